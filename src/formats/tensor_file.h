@@ -1,0 +1,73 @@
+// Tensor files: .pt (zip with a restricted pickle, or the legacy stream), .npy, safetensors, npz. Content decides, not the
+// extension. Nothing is executed; sizes are believed only when the file agrees.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/file.h"
+#include "base/result.h"
+#include "tensor/dtype.h"
+#include "tensor/view.h"
+
+namespace msprobe::formats {
+
+struct Limits {
+  uint64_t max_bytes = 10ull << 30;   // of one file
+  int max_rank = 64;
+};
+
+// One tensor inside an open file: described, not yet read.
+struct StoredTensor {
+  std::string name;              // member name; empty for .npy and single-tensor .pt
+  DType dtype = DType::kF32;
+  Shape shape;
+  std::vector<int64_t> strides;  // in elements, >= 0, of the stored layout
+  bool requires_grad = false;
+  bool contiguous = true;        // row-major without gaps: elements are [offset, offset + n * item) of the file
+  uint64_t offset = 0;           // of element 0 in the file, when `stored`
+  bool stored = true;            // false: inside a deflated member, read through Materialise only
+  int64_t num_elements = 0;
+  uint64_t span_bytes = 0;       // bytes from element 0 to the end of the last one (== n * item when contiguous)
+  uint32_t member = 0;           // index of the zip member that holds it
+};
+
+// An open tensor file. Thread-safe for reading.
+class TensorFile {
+ public:
+  // Errors: those of InputFile; kMalformed, kTruncated, kUnsupported ("contains a dict, not a tensor", "pickle opcode
+  // REDUCE of os.system refused"), kTooLarge.
+  static Result<TensorFile> Open(const std::string& path, const Limits& limits = {});
+  TensorFile(TensorFile&&) noexcept;
+  TensorFile& operator=(TensorFile&&) noexcept;
+  ~TensorFile();
+
+  const std::vector<StoredTensor>& tensors() const;
+  std::string_view format() const;  // "pt", "npy", "safetensors", "npz"
+
+  // Elements [first, first + count) of a contiguous stored tensor, straight from the file.
+  Status ReadElements(const StoredTensor& tensor, int64_t first, int64_t count, std::byte* out) const;
+  // All elements in row-major order, whatever the layout. `out` has num_elements * ItemSize bytes.
+  Status ReadAll(const StoredTensor& tensor, std::byte* out) const;
+
+ private:
+  TensorFile();
+  struct Rep;
+  std::unique_ptr<Rep> rep_;
+};
+
+// The file must hold exactly one tensor (decisions.md 29): else kUnsupported with what it holds.
+Result<StoredTensor> SingleTensor(const TensorFile& file);
+
+// ---- writing -------------------------------------------------------------------------------------------------------------
+
+// As torch.save of one plain CPU tensor (loads with torch.load(weights_only=True)); elements in row-major order.
+// Every DType but none else; sizes of 0 are allowed.
+Status WritePt(const std::string& path, DType dtype, std::span<const int64_t> shape, bool requires_grad, Bytes data);
+// kUnsupported for bf16, fp8 and complex32, which NumPy has not.
+Status WriteNpy(const std::string& path, DType dtype, std::span<const int64_t> shape, Bytes data);
+
+}  // namespace msprobe::formats

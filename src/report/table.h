@@ -1,0 +1,84 @@
+// A neutral table: typed cells and meaning-based styles. Knows nothing of tensors or comparison.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+
+namespace msprobe::report {
+
+// One cell. Text is borrowed: it lives until Row() returns.
+struct Cell {
+  enum class Kind : uint8_t { kEmpty, kText, kDouble, kInt, kUint, kBool };
+  Kind kind = Kind::kEmpty;
+  union {
+    double d;
+    int64_t i;
+    uint64_t u;
+    bool b;
+  };
+  std::string_view text;
+
+  Cell() : i(0) {}
+  static Cell Text(std::string_view t) { Cell c; c.kind = Kind::kText; c.text = t; return c; }
+  static Cell Double(double v) { Cell c; c.kind = Kind::kDouble; c.d = v; return c; }
+  static Cell Int(int64_t v) { Cell c; c.kind = Kind::kInt; c.i = v; return c; }
+  static Cell Uint(uint64_t v) { Cell c; c.kind = Kind::kUint; c.u = v; return c; }
+  static Cell Bool(bool v) { Cell c; c.kind = Kind::kBool; c.b = v; return c; }
+};
+
+enum class Mark : uint8_t { kNone, kError, kWarning };  // shown red and yellow
+
+// Receives a table row by row. Begin once, Row any number of times, Finish once. An error leaves no file behind.
+class TableWriter {
+ public:
+  virtual ~TableWriter() = default;
+  virtual Status Begin(std::span<const std::string> columns) = 0;
+  virtual Status Row(std::span<const Cell> cells, Mark mark) = 0;
+  // Completes the file(s); paths that were written, in order.
+  virtual Result<std::vector<std::string>> Finish() = 0;
+};
+
+struct CsvOptions {
+  bool byte_order_mark = false;
+  uint64_t rows_per_file = 1'000'000;  // more rows: <name>_part_1.csv, <name>_part_2.csv, … (compare.md 14.3)
+};
+// RFC 4180, UTF-8, "\r\n"? No: "\n" as pandas writes. Doubles as Python prints them, infinities as " inf" / " -inf", NaN empty.
+// Booleans as True/False. A text cell that a spreadsheet could run gets a leading apostrophe (decisions.md 4).
+std::unique_ptr<TableWriter> NewCsvWriter(std::string path, CsvOptions options = {});
+
+struct XlsxOptions {
+  std::string sheet = "Sheet1";
+  bool styled_header = true;        // bold, centred, thin border (compare.md 14.2); plain otherwise
+  bool everything_text = false;     // the old highlight path: booleans and non-numbers as text, inf/-inf/nan as "inf\t"
+  bool freeze_and_filter = true;    // frozen header, filter, column widths (D36)
+  uint64_t rows_per_sheet = 1'048'500;  // at that many rows: sheets part_0, part_1, … (14.2)
+};
+std::unique_ptr<TableWriter> NewXlsxWriter(std::string path, XlsxOptions options = {});
+
+// A table in memory, as read back.
+struct TextTable {
+  std::string sheet;
+  std::vector<std::string> columns;
+  std::vector<std::vector<std::string>> rows;  // every cell as text; numbers as the file spells them; empty for empty cells
+};
+struct ReadLimits {
+  uint64_t max_bytes = 1ull << 30;
+  uint64_t max_rows = 20'000'000;
+  uint64_t max_cell_bytes = 1u << 20;
+};
+// With or without byte-order mark, quotes with line feeds inside, ragged rows (kMalformed with the line).
+Result<TextTable> ReadCsv(const std::string& path, const ReadLimits& limits = {});
+// All sheets, in order.
+Result<std::vector<TextTable>> ReadXlsx(const std::string& path, const ReadLimits& limits = {});
+
+// True when a spreadsheet could execute the text: begins with one of + - = % @ (ASCII or full width), or holds ';' followed by one,
+// and is not a number (compare.md 3.3, 14.4).
+bool LooksExecutable(std::string_view text);
+
+}  // namespace msprobe::report
