@@ -1,0 +1,7 @@
+#include "bindings/module.h"
+
+namespace msprobe::bindings {
+
+void RegisterMetrics(nanobind::module_& m) { static_cast<void>(m); }
+
+}  // namespace msprobe::bindings

@@ -1,0 +1,10 @@
+#include "bindings/module.h"
+
+NB_MODULE(_core, m) {
+  using namespace msprobe::bindings;
+  m.attr("__version__") = MSPROBE_VERSION;
+  RegisterCli(m);
+  RegisterCollect(m);
+  RegisterCompare(m);
+  RegisterMetrics(m);
+}

@@ -1,0 +1,13 @@
+// The list of areas that make up _core. Each area has one file with one Register function: convert, release the GIL, call, convert.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+namespace msprobe::bindings {
+
+void RegisterCli(nanobind::module_& m);
+void RegisterCollect(nanobind::module_& m);
+void RegisterCompare(nanobind::module_& m);
+void RegisterMetrics(nanobind::module_& m);
+
+}  // namespace msprobe::bindings
