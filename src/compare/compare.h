@@ -30,33 +30,39 @@ struct CellValue {
   bool b = false;
   int64_t i = 0;
   double d = 0;
-  std::string text;            // kText, kBigInt
+  std::string_view text;       // kText, kBigInt
 };
 
-// One leaf of one side.
+// One leaf of one side. Texts live as long as the Comparison's store.
 struct Leaf {
-  std::string name;                       // row name (compare.md 4.2)
+  std::string_view name;                  // row name (compare.md 4.2)
   uint32_t entry = 0;                     // index in Side::entries
   State state = State::kInput;
-  std::string dtype, shape;               // texts of 4.3
+  std::string_view dtype, shape;          // texts of 4.3; empty for a null leaf
   CellValue max, min, mean, norm;
-  std::string md5;                        // "N/A" for null leaves
-  std::string data_name;                  // "" = no file (`-1`)
+  std::string_view md5;                   // "N/A" for null leaves
+  std::string_view data_name;             // "" = no file (`-1`)
   enum class Grad : uint8_t { kUnknown, kFalse, kTrue } requires_grad = Grad::kUnknown;
   bool is_null = false;                   // a null leaf
+  bool is_tensor = false;                 // has a dtype of its own: a tensor, not a Python value
+  bool is_device = false;                 // the leaf's type is torch.device
+  std::string_view p2p_op, p2p_peer;      // of a P2POp, else empty (`None`)
 };
 
 // Why the metrics of a row are what they are (the gates of compare.md 7.2, in order).
 enum class Gate : uint8_t {
   kCompared, kNoTargetFile, kNoGoldenFile, kNoGoldenRow, kUnreadable, kEmpty, kShapes, kZeroDim, kNotFloat, kNonFinitePositions,
-  kNoTargetRow,   // golden-only row (D2)
+  kNoTargetRow,    // golden-only row (D2)
+  kDTypes,         // the type filter parted the pair (dropped_pair; both sides are shown)
+  kChecksumKinds,  // md5 mode: crc against xor or hash64 (decisions.md 34)
 };
 
 enum class Verdict : uint8_t { kPass, kWarning, kError, kUnmatched };
 
-// Rules that hit a row, in rule order (compare.md 10.4); kR8Warning is the warning form of R8.
-enum class Rule : uint8_t { kR1, kR2t, kR2s, kR3, kR4, kR5, kR6, kR7t, kR7s, kR8Error, kR8Warning };
-// Reasons of highlighting (compare.md 11), repeated as upstream repeats them.
+// Rules that hit a row, in rule order (compare.md 10.4); kR8Warning is the warning form of R8. kClass is a correction (D1, D6): NaN
+// or infinity at other positions, of other sign, or on the golden side only, where R1 does not say so; it comes right after R1.
+enum class Rule : uint8_t { kR1, kR2t, kR2s, kR3, kR4, kR5, kR6, kR7t, kR7s, kR8Error, kR8Warning, kClass };
+// Reasons of highlighting (compare.md 11), each once per row, in order of first appearance (D14: upstream repeats them per input).
 enum class Highlight : uint8_t { kH1, kH2, kH3, kH4, kH5, kH6, kH7, kH8, kH9 };
 
 enum class OldAccuracy : uint8_t { kYes, kNo, kNone, kUnmatched };          // Accuracy Reached or Not
@@ -73,8 +79,9 @@ struct Row {
   const Leaf* golden = nullptr;   // nullptr: unmatched
   bool dropped_pair = false;      // both are shown, but the type (or, old face, shape) filter made them unmatched
   bool fuzzy = false;             // names differ, matched by the fuzzy matcher
+  bool uncompared = false;        // counts as unmatched, whatever word the old face has for it
   Gate gate = Gate::kCompared;
-  std::string unreadable;         // reason of kUnreadable, with the file name
+  std::string unreadable;         // reason of kUnreadable, with the file name; detail of other gates where there is one
   bool dtype_differs = false;     // after conversion (gate 11)
   metrics::PairMetrics metrics;   // tensor mode, kCompared and kZeroDim
   std::array<StatCell, 4> diff, relative;     // statistics mode: max, min, mean, l2norm
