@@ -1,0 +1,54 @@
+# Every target is one or two scripts in tools/; each does its own set-up, so any of them works on a bare machine.
+#
+#   VENV=.venv          where the private Python environment lives
+#   TORCH_INDEX=        package index to take PyTorch from; empty: the one pip is set up with. On an ordinary index for
+#                       Linux `torch` is the CUDA build: give the index of the CPU builds here to save two gigabytes
+#   JOBS=               parallel compiler runs; empty: one per core
+#   WERROR=OFF          ON: compiler warnings are errors (as in CI)
+
+VENV ?= .venv
+TORCH_INDEX ?=
+JOBS ?=
+WERROR ?= OFF
+export VENV TORCH_INDEX JOBS WERROR
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test asan lint format tidy bench clean
+
+help:     ## this list
+	@sed -n 's/^\([a-z]*\): *## /  make \1\t/p' Makefile | expand -t 16
+
+setup:    ## install what is missing, build, and install msprobe into .venv
+	@tools/setup.sh build
+
+demo:     ## two models with one wrong layer each: collect, compare, and name the place where the runs part
+	@tools/setup.sh build demo
+	@$(VENV)/bin/python examples/demo/run_demo.py
+
+test:     ## every C++ and Python test
+	@tools/setup.sh build test demo
+	@tools/run_tests.sh
+
+asan:     ## the C++ tests and the tests of the Python extension under the address and undefined sanitizers
+	@tools/setup.sh build test demo
+	@tools/run_asan.sh
+
+lint:     ## format, clang-tidy, ruff, mypy, layers, promises, stub
+	@tools/setup.sh build test lint
+	@tools/run_lint.sh
+
+format:   ## bring the sources into the project's format
+	@tools/setup.sh lint
+	@git ls-files '*.h' '*.cc' | xargs $(VENV)/bin/clang-format -i
+	@$(VENV)/bin/ruff format -q . && $(VENV)/bin/ruff check -q --fix .
+
+tidy:     ## clang-tidy over everything, without the time limit of `make lint`
+	@tools/setup.sh build test lint
+	@$(VENV)/bin/python tools/run_tidy.py --seconds 0
+
+bench:    ## measure beside the original package; writes bench/RESULTS.md
+	@tools/setup.sh build bench
+	@$(VENV)/bin/python bench/run_bench.py
+
+clean:    ## remove everything that was built or installed here
+	rm -rf build dist output $(VENV) .venv-upstream .mypy_cache .ruff_cache .pytest_cache .hypothesis
