@@ -48,8 +48,9 @@ struct CsvOptions {
   bool byte_order_mark = false;
   uint64_t rows_per_file = 1'000'000;  // more rows: <name>_part_1.csv, <name>_part_2.csv, … (compare.md 14.3)
 };
-// RFC 4180, UTF-8, "\r\n"? No: "\n" as pandas writes. Doubles as Python prints them, infinities as " inf" / " -inf", NaN empty.
-// Booleans as True/False. A text cell that a spreadsheet could run gets a leading apostrophe (decisions.md 4).
+// RFC 4180 quoting, UTF-8, lines end in "\n" as pandas writes them. Doubles as Python prints them, infinities as " inf" / " -inf", NaN
+// empty. Booleans as True/False. A text cell or column name that a spreadsheet could run gets a leading apostrophe (decisions.md 4).
+// All parts appear together when Finish() succeeds.
 std::unique_ptr<TableWriter> NewCsvWriter(std::string path, CsvOptions options = {});
 
 struct XlsxOptions {
@@ -59,7 +60,21 @@ struct XlsxOptions {
   bool freeze_and_filter = true;    // frozen header, filter, column widths (D36)
   uint64_t rows_per_sheet = 1'048'500;  // at that many rows: sheets part_0, part_1, … (14.2)
 };
+// A coloured row has every cell filled: red FFFF0000, yellow 00FFFF00 (compare.md 11). Numbers have 16 significant digits, strings
+// are strings (never formulas or links), cut at 32,767 UTF-16 units with "…(+N)"; control characters as _xHHHH_. Rows wait in a
+// temporary file of the target folder, and everything is written in Finish(). Memory stays below 20 MB whatever the size.
 std::unique_ptr<TableWriter> NewXlsxWriter(std::string path, XlsxOptions options = {});
+
+// Several tables in one workbook. Sheet begins one (XlsxOptions::sheet is not used), Row adds to the one that was begun last.
+// Errors: kInternal when two sheets have names that differ at most by case.
+class BookWriter {
+ public:
+  virtual ~BookWriter() = default;
+  virtual Status Sheet(const std::string& name, std::span<const std::string> columns) = 0;
+  virtual Status Row(std::span<const Cell> cells, Mark mark) = 0;
+  virtual Result<std::vector<std::string>> Finish() = 0;
+};
+std::unique_ptr<BookWriter> NewXlsxBookWriter(std::string path, XlsxOptions options = {});
 
 // A table in memory, as read back.
 struct TextTable {
