@@ -1,6 +1,7 @@
 #include "dump/writer.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -33,9 +34,8 @@ Status WriteAt(int fd, uint64_t offset, std::string_view data, const std::string
 
 Result<int> OpenTemporary(const std::string& path, std::string& temporary) {
   static std::atomic<uint64_t> serial{0};
-  temporary =
-      JoinPath(DirName(path), "." + std::string(BaseName(path)) + "." + std::to_string(getpid()) +
-                                  "." + std::to_string(serial.fetch_add(1)) + ".tmp");
+  temporary = JoinPath(DirName(path), fmt::format(".{}.{}.{}.tmp", BaseName(path), getpid(),
+                                                  serial.fetch_add(1, std::memory_order_relaxed)));
   const int fd = open(temporary.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
   if (fd < 0) return ErrnoError(errno, "create", path);
   return fd;
@@ -123,7 +123,7 @@ Result<GrowingObject> GrowingObject::Create(const std::string& path, std::string
   rep.path = path;
   rep.head = std::move(head);
   rep.tail = std::move(tail);
-  rep.indent = "\n" + std::string(static_cast<size_t>(member_indent), ' ');
+  rep.indent.assign(1, '\n').append(static_cast<size_t>(member_indent), ' ');
   rep.head_bytes = rep.valid = rep.head.size();
   rep.size = rep.head.size() + rep.tail.size();
   std::string temporary;
