@@ -131,7 +131,7 @@ def test_promises_find_tests_by_name(tmp_path: Path) -> None:
         tmp_path,
         {
             "src/a/x_test.cc": "TEST(S, T) {\nTEST_F(Fix, Two) {\n TEST_P(P, Three) {\n// TEST(No, Comment)\n",
-            "tests/python/test_x.py": "def test_one(): ...\nclass TestC:\n    def test_two(self): ...\ndef helper(): ...\n",
+            "tests/python/test_x.py": "def test_one(): ...\nclass TestC:\n    def test_two(self): ...\ndef h(): ...\n",
         },
     )
     assert promises.cpp_tests(tmp_path) == {"a.S.T", "a.Fix.Two", "a.P.Three"}
