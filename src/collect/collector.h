@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -37,13 +38,17 @@ struct TensorLeaf {
 };
 
 // Builds the JSON of one entry. Lists and objects nest; each leaf call places one value at the current position and, when tensors
-// are saved, a file under the path of positions and keys (dump.md 10.2).
+// are saved, a file under the path of positions and keys (dump.md 10.2): the path lists every position and key below the part, so a
+// tuple of outputs (root list of leaves) gives output.0, output.1, one list output (root list holding a list) output.0.0, a dict
+// output (root list holding an object) output.0.key, a namedtuple output (root object) output.key.
+// Calls that do not fit (a key outside an object, a second value at a part's root, an unclosed list) never spoil the JSON: they are
+// completed or dropped. Values deeper than 400 levels become null with a reason. A builder destroyed without Commit is discarded.
+// Parts that data_mode leaves out may be described; they are dropped (WantsPart() saves the trouble).
 class EntryBuilder {
  public:
   virtual ~EntryBuilder() = default;
   virtual void BeginPart(Part part) = 0;   // opens the part's value: a list or object follows, then EndPart
   virtual void EndPart() = 0;
-  // The root list of a part that is a tuple of arguments or outputs does not add a level to names; inner ones do.
   virtual void OpenList() = 0;
   virtual void CloseList() = 0;
   virtual void OpenObject() = 0;
@@ -78,6 +83,12 @@ struct StartOptions {
   std::optional<int64_t> rank;  // detected or given; nullopt = unknown
 };
 
+// What the footer says about the run (architecture.md 6). Empty or absent: null there.
+struct Environment {
+  std::string torch_version, python_version;
+  std::optional<int64_t> world_size;
+};
+
 class Collector {
  public:
   static Result<std::unique_ptr<Collector>> Create(const config::CollectConfig& config, LogSink& log);
@@ -99,6 +110,14 @@ class Collector {
   virtual bool wants_parameters() const = 0;
   virtual const Counts& counts() const = 0;
   virtual const std::string& rank_dir() const = 0;   // of the open step; empty before Start
+  virtual void SetEnvironment(const Environment& environment) = 0;   // any time before the step ends
+  virtual bool terminated() const = 0;               // past the last configured step: nothing will be recorded any more
+  // Rises at each EndStep. A hook that was placed in an earlier epoch must not report into this one (the numbers start anew).
+  virtual uint64_t epoch() const = 0;
+  virtual bool wants_parameter_grads() const = 0;    // ParameterGrad() may record something
+  virtual bool WantsPart(Part part, Direction direction) const = 0;   // data_mode and task leave it in
+  // In a forked child: closes what is open without writing; nothing is recorded any more. The parent is not affected.
+  virtual void AfterForkInChild() = 0;
 
   // ---- APIs ----
   virtual uint32_t RegisterApi(std::string prefix, std::string name, Risk risk) = 0;  // same pair: same id
@@ -109,7 +128,11 @@ class Collector {
   virtual std::unique_ptr<EntryBuilder> BeginApiBackward(uint32_t api, int64_t number) = 0;
   virtual bool ApiPasses(uint32_t api, int64_t number, Direction direction) = 0;
 
-  // ---- modules: `path` "layers.0.fc", `class_name` "Linear" ----
+  // While a phase is open on this thread, APIs have it as their parent in construct.json ("optimizer", "clip_grad").
+  virtual void EnterPhase(std::string_view name) = 0;
+  virtual void LeavePhase() = 0;
+
+  // ---- modules: `path` "layers.0.fc", `class_name` "Linear"; an empty path is the root itself ----
   virtual uint32_t RegisterModule(std::string path, std::string class_name) = 0;
   struct ModuleCall {
     uint32_t module = 0;
