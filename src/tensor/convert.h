@@ -1,4 +1,5 @@
-// Scalar conversions of the small floating types, exact, one element at a time. Vector code lives in kernels.
+// Scalar conversions of the small floating types, exact, one element at a time. Vector code lives
+// in kernels.
 #pragma once
 
 #include <bit>
@@ -10,7 +11,9 @@ namespace msprobe {
 float HalfToFloat(uint16_t bits);
 uint16_t FloatToHalf(float value);  // round to nearest even
 // bfloat16: the upper 16 bits of binary32.
-inline float BFloat16ToFloat(uint16_t bits) { return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16); }
+inline float BFloat16ToFloat(uint16_t bits) {
+  return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
+}
 uint16_t FloatToBFloat16(float value);  // round to nearest even, NaN stays NaN
 
 // OCP 8-bit floating point and the FNUZ variants, as torch stores them.

@@ -24,7 +24,8 @@ std::string ShapeText(std::span<const int64_t> shape);
 // Row-major strides in elements.
 std::vector<int64_t> ContiguousStrides(std::span<const int64_t> shape);
 
-// `data` points at element (0, …, 0); strides are in elements and may be 0 or negative. The memory outlives the view.
+// `data` points at element (0, …, 0); strides are in elements and may be 0 or negative. The memory
+// outlives the view.
 struct TensorView {
   const std::byte* data = nullptr;
   DType dtype = DType::kF32;
@@ -33,15 +34,37 @@ struct TensorView {
 
   int64_t num_elements() const { return NumElements(shape).value_or(0); }
   bool IsContiguous() const;  // row-major, no gaps (extents of 1 do not matter)
-  // The elements fill one block without gaps or repetition, in whatever order of dimensions: order-free reductions may read
-  // [data, data + n * item size) in one go.
+  // The elements fill one block without gaps or repetition, in whatever order of dimensions:
+  // order-free reductions may read [data, data + n * item size) in one go.
   bool IsDense() const;
 };
 
-// Calls fn(pointer, count, stride) for inner runs that cover the view in row-major order: `count` elements, `stride` apart (in
-// elements; 1 where possible). A contiguous view is one run. Used by kernels that must see strided memory without copies.
-void ForEachRun(const TensorView& view,
-                const std::function<void(const std::byte* data, int64_t count, int64_t stride)>& fn);
+// Calls fn(pointer, count, stride) for inner runs that cover the view in row-major order: `count`
+// elements, `stride` apart (in elements; 1 where possible). A contiguous view is one run. Used by
+// kernels that must see strided memory without copies.
+void ForEachRun(
+    const TensorView& view,
+    const std::function<void(const std::byte* data, int64_t count, int64_t stride)>& fn);
+
+// Calls fn(data, count) for contiguous blocks of elements that together are the view in row-major
+// order. Contiguous stretches are passed where they lie; the rest goes through a small buffer on
+// the stack. A contiguous view is one block, an empty view none.
+void ForEachBlock(const TensorView& view,
+                  const std::function<void(const std::byte* data, size_t count)>& fn);
+
+// Reads a view's elements in row-major order, some at a time.
+class ElementCursor {
+ public:
+  explicit ElementCursor(const TensorView& view);
+  // Copies the next n elements to `out`; n is at most the number left.
+  void Next(size_t n, std::byte* out);
+
+ private:
+  std::vector<int64_t> extents_, strides_,
+      index_;             // collapsed dimensions, outermost first; the last is the run
+  const std::byte* run_;  // first element of the current run
+  size_t item_;
+};
 
 // The elements in row-major order. `out` has num_elements * ItemSize bytes.
 void CopyContiguous(const TensorView& view, std::byte* out);
