@@ -48,17 +48,26 @@ TEST(Error, ShowsPlaceKeyMessageAndHint) {
                             .Key("task")
                             .Hint("one of statistics, tensor");
   EXPECT_EQ(at_line.ToString(), "c.json:3:7 task: unknown task \"x\"; one of statistics, tensor");
-  EXPECT_EQ(Error(ErrorCode::kTruncated, "ends early").At("a.pt").AtOffset(12).ToString(), "a.pt@12: ends early");
-  EXPECT_EQ(Error(ErrorCode::kIo, "bad \x1b[31m").At("n\xffme").ToString(), "n\\xffme: bad \\x1b[31m");
+  EXPECT_EQ(Error(ErrorCode::kTruncated, "ends early").At("a.pt").AtOffset(12).ToString(),
+            "a.pt@12: ends early");
+  EXPECT_EQ(Error(ErrorCode::kIo, "bad \x1b[31m").At("n\xffme").ToString(),
+            "n\\xffme: bad \\x1b[31m");
 }
 
 TEST(Text, FloatsAreWrittenAsPythonWritesThem) {
   // Each expectation is what CPython 3.11 prints.
   const std::vector<std::pair<double, std::string>> cases = {
-      {1.0, "1.0"},         {-0.0, "-0.0"},       {0.1, "0.1"},
-      {1e-4, "0.0001"},     {1e-5, "1e-05"},      {1e15, "1000000000000000.0"},
-      {1e16, "1e+16"},      {1.5e300, "1.5e+300"}, {5e-324, "5e-324"},
-      {2251799813685248.0, "2251799813685248.0"}, {1.4142135381698608, "1.4142135381698608"},
+      {1.0, "1.0"},
+      {-0.0, "-0.0"},
+      {0.1, "0.1"},
+      {1e-4, "0.0001"},
+      {1e-5, "1e-05"},
+      {1e15, "1000000000000000.0"},
+      {1e16, "1e+16"},
+      {1.5e300, "1.5e+300"},
+      {5e-324, "5e-324"},
+      {2251799813685248.0, "2251799813685248.0"},
+      {1.4142135381698608, "1.4142135381698608"},
       {123456789012345680.0, "1.2345678901234568e+17"}};
   for (const auto& [value, text] : cases) EXPECT_EQ(PyFloatRepr(value), text);
   EXPECT_EQ(PyFloatRepr(std::numeric_limits<double>::infinity()), "inf");
@@ -75,9 +84,11 @@ TEST(Text, StringReprChoosesQuotesAsPython) {
 
 TEST(Text, VisibleTextHidesNothing) {
   EXPECT_EQ(VisibleText("a\x1b[2Jb"), "a\\x1b[2Jb");
-  EXPECT_EQ(VisibleText("\xE2\x80\xAE" "abc"), "\\u202eabc");  // right-to-left override
-  EXPECT_EQ(VisibleText("\xC0\xAF"), "\\xc0\\xaf");            // overlong slash
-  EXPECT_EQ(VisibleText("\xED\xA0\x80"), "\\xed\\xa0\\x80");   // lone surrogate
+  EXPECT_EQ(VisibleText("\xE2\x80\xAE"
+                        "abc"),
+            "\\u202eabc");                                    // right-to-left override
+  EXPECT_EQ(VisibleText("\xC0\xAF"), "\\xc0\\xaf");           // overlong slash
+  EXPECT_EQ(VisibleText("\xED\xA0\x80"), "\\xed\\xa0\\x80");  // lone surrogate
   EXPECT_EQ(VisibleText("é层"), "é层");
 }
 
@@ -129,7 +140,8 @@ TEST(InputFile, RefusesWhatIsNoRegularFile) {
   EXPECT_EQ(InputFile::Open(dir / "none").error().code, ErrorCode::kNotFound);
   EXPECT_EQ(InputFile::Open(dir.path()).error().code, ErrorCode::kNotRegularFile);
   ASSERT_EQ(mkfifo((dir / "fifo").c_str(), 0600), 0);
-  EXPECT_EQ(InputFile::Open(dir / "fifo").error().code, ErrorCode::kNotRegularFile);  // and does not hang
+  EXPECT_EQ(InputFile::Open(dir / "fifo").error().code,
+            ErrorCode::kNotRegularFile);  // and does not hang
   EXPECT_EQ(InputFile::Open("/dev/null").error().code, ErrorCode::kNotRegularFile);
 }
 
@@ -221,10 +233,13 @@ TEST(ParallelFor, EveryItemOnce) {
 TEST(ParallelFor, NothingBeginsAfterCancel) {
   CancelToken cancel;
   std::atomic<int> runs{0};
-  ParallelFor(1000, 1, [&](size_t i) {
-    ++runs;
-    if (i == 9) cancel.Cancel();
-  }, &cancel);
+  ParallelFor(
+      1000, 1,
+      [&](size_t i) {
+        ++runs;
+        if (i == 9) cancel.Cancel();
+      },
+      &cancel);
   EXPECT_EQ(runs.load(), 10);
 }
 

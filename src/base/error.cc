@@ -8,22 +8,38 @@ namespace msprobe {
 
 std::string_view ErrorCodeName(ErrorCode code) {
   switch (code) {
-    case ErrorCode::kInvalidArgument: return "invalid_argument";
-    case ErrorCode::kConfig: return "config";
-    case ErrorCode::kNotFound: return "not_found";
-    case ErrorCode::kPermission: return "permission";
-    case ErrorCode::kNotRegularFile: return "not_regular_file";
-    case ErrorCode::kTooLarge: return "too_large";
-    case ErrorCode::kTruncated: return "truncated";
-    case ErrorCode::kMalformed: return "malformed";
-    case ErrorCode::kUnsupported: return "unsupported";
-    case ErrorCode::kMismatch: return "mismatch";
-    case ErrorCode::kPathEscape: return "path_escape";
-    case ErrorCode::kIo: return "io";
-    case ErrorCode::kNoSpace: return "no_space";
-    case ErrorCode::kNothingToDo: return "nothing_to_do";
-    case ErrorCode::kCancelled: return "cancelled";
-    case ErrorCode::kInternal: return "internal";
+    case ErrorCode::kInvalidArgument:
+      return "invalid_argument";
+    case ErrorCode::kConfig:
+      return "config";
+    case ErrorCode::kNotFound:
+      return "not_found";
+    case ErrorCode::kPermission:
+      return "permission";
+    case ErrorCode::kNotRegularFile:
+      return "not_regular_file";
+    case ErrorCode::kTooLarge:
+      return "too_large";
+    case ErrorCode::kTruncated:
+      return "truncated";
+    case ErrorCode::kMalformed:
+      return "malformed";
+    case ErrorCode::kUnsupported:
+      return "unsupported";
+    case ErrorCode::kMismatch:
+      return "mismatch";
+    case ErrorCode::kPathEscape:
+      return "path_escape";
+    case ErrorCode::kIo:
+      return "io";
+    case ErrorCode::kNoSpace:
+      return "no_space";
+    case ErrorCode::kNothingToDo:
+      return "nothing_to_do";
+    case ErrorCode::kCancelled:
+      return "cancelled";
+    case ErrorCode::kInternal:
+      return "internal";
   }
   return "internal";
 }

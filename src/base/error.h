@@ -14,7 +14,8 @@ enum class ErrorCode : uint8_t {
   kConfig,           // content of a configuration file
   kNotFound,         // a path that does not exist
   kPermission,       // exists, may not be read or written
-  kNotRegularFile,   // a directory, FIFO, socket or device where a file belongs, or the other way round
+  kNotRegularFile,   // a directory, FIFO, socket or device where a file belongs, or the other way
+                     // round
   kTooLarge,         // beyond a limit of ours
   kTruncated,        // ends before its own structure says
   kMalformed,        // structure contradicts the format or itself
@@ -51,8 +52,8 @@ struct Error {
   Error&& Key(std::string k) &&;
   Error&& Hint(std::string h) &&;
 
-  // "<path>[:<line>:<column> | @<offset>][ <key path>]: <message>[; <hint>]" with control characters and
-  // bidirectional overrides made visible. No "msprobe: error:" prefix.
+  // "<path>[:<line>:<column> | @<offset>][ <key path>]: <message>[; <hint>]" with control
+  // characters and bidirectional overrides made visible. No "msprobe: error:" prefix.
   std::string ToString() const;
 };
 

@@ -20,16 +20,21 @@ constexpr size_t kWriteBuffer = 1 << 20;
 ErrorCode CodeOfErrno(int err) {
   switch (err) {
     case ENOENT:
-    case ENOTDIR: return ErrorCode::kNotFound;
+    case ENOTDIR:
+      return ErrorCode::kNotFound;
     case EACCES:
     case EPERM:
-    case EROFS: return ErrorCode::kPermission;
+    case EROFS:
+      return ErrorCode::kPermission;
     case ENOSPC:
-    case EDQUOT: return ErrorCode::kNoSpace;
+    case EDQUOT:
+      return ErrorCode::kNoSpace;
     case EISDIR:
     case ELOOP:
-    case ENXIO: return ErrorCode::kNotRegularFile;
-    default: return ErrorCode::kIo;
+    case ENXIO:
+      return ErrorCode::kNotRegularFile;
+    default:
+      return ErrorCode::kIo;
   }
 }
 
@@ -57,14 +62,15 @@ Error ErrnoError(int err, std::string_view what, const std::string& path) {
   return Error(code, fmt::format("cannot {}: {}", what, std::strerror(err))).At(path);
 }
 
-// ---- InputFile -----------------------------------------------------------------------------------
+// ---- InputFile
+// -----------------------------------------------------------------------------------
 
 Result<InputFile> InputFile::Open(const std::string& path) {
   if (path.find('\0') != std::string::npos)
     return Error(ErrorCode::kNotFound, "the name contains a NUL byte").At(path);
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
   if (fd < 0) return ErrnoError(errno, "open", path);
-  struct stat st {};
+  struct stat st{};
   if (fstat(fd, &st) != 0) {
     const int err = errno;
     close(fd);
@@ -101,7 +107,9 @@ Status InputFile::ReadAt(uint64_t offset, std::span<std::byte> out) const {
   while (done < out.size()) {
     const uint64_t at = offset + done;
     if (at > static_cast<uint64_t>(INT64_MAX))
-      return Error(ErrorCode::kTruncated, "offset beyond the end of the file").At(path_).AtOffset(at);
+      return Error(ErrorCode::kTruncated, "offset beyond the end of the file")
+          .At(path_)
+          .AtOffset(at);
     const ssize_t n = pread(fd_, out.data() + done, out.size() - done, static_cast<off_t>(at));
     if (n < 0) {
       if (errno == EINTR) continue;
@@ -121,7 +129,8 @@ Status InputFile::ReadAt(uint64_t offset, std::span<std::byte> out) const {
 Result<std::string> ReadTextFile(const std::string& path, uint64_t max_bytes) {
   MSPROBE_ASSIGN(const InputFile file, InputFile::Open(path));
   if (file.size() > max_bytes) {
-    return Error(ErrorCode::kTooLarge, fmt::format("{} bytes, the limit is {}", file.size(), max_bytes))
+    return Error(ErrorCode::kTooLarge,
+                 fmt::format("{} bytes, the limit is {}", file.size(), max_bytes))
         .At(path);
   }
   std::string text(file.size(), '\0');
@@ -129,19 +138,23 @@ Result<std::string> ReadTextFile(const std::string& path, uint64_t max_bytes) {
   return text;
 }
 
-// ---- AtomicFile ----------------------------------------------------------------------------------
+// ---- AtomicFile
+// ----------------------------------------------------------------------------------
 
 Result<AtomicFile> AtomicFile::Create(const std::string& path) {
   static std::atomic<uint64_t> serial{0};
   if (IsDirectory(path))
-    return Error(ErrorCode::kNotRegularFile, "is a directory").At(path).Hint("a file name is expected");
+    return Error(ErrorCode::kNotRegularFile, "is a directory")
+        .At(path)
+        .Hint("a file name is expected");
   AtomicFile file;
   file.path_ = path;
   for (int attempt = 0; attempt < 100; ++attempt) {
     file.temporary_ = JoinPath(
-        DirName(path), fmt::format(".{}.{}.{}.tmp", std::string(BaseName(path)).substr(0, 200), getpid(),
-                                   serial.fetch_add(1, std::memory_order_relaxed)));
-    file.fd_ = open(file.temporary_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
+        DirName(path), fmt::format(".{}.{}.{}.tmp", std::string(BaseName(path)).substr(0, 200),
+                                   getpid(), serial.fetch_add(1, std::memory_order_relaxed)));
+    file.fd_ =
+        open(file.temporary_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
     if (file.fd_ >= 0) return file;
     if (errno != EEXIST) break;
   }
@@ -213,7 +226,8 @@ Status AtomicFile::Commit() {
   return {};
 }
 
-// ---- folders and names ---------------------------------------------------------------------------
+// ---- folders and names
+// ---------------------------------------------------------------------------
 
 Status CreateDirectories(const std::string& path) {
   if (path.empty()) return Error(ErrorCode::kInvalidArgument, "the name of a folder is empty");
@@ -233,12 +247,12 @@ Status CreateDirectories(const std::string& path) {
 }
 
 bool PathExists(const std::string& path) {
-  struct stat st {};
+  struct stat st{};
   return lstat(path.c_str(), &st) == 0;
 }
 
 bool IsDirectory(const std::string& path) {
-  struct stat st {};
+  struct stat st{};
   return stat(path.c_str(), &st) == 0 && S_ISDIR(st.st_mode);
 }
 

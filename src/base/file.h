@@ -12,11 +12,13 @@
 
 namespace msprobe {
 
-// A regular file opened for positioned reads. Never a FIFO, device, socket or directory (kNotRegularFile), and never
-// mapped, so a file that shrinks while it is read is an error (kTruncated), not a signal. Safe to share among threads.
+// A regular file opened for positioned reads. Never a FIFO, device, socket or directory
+// (kNotRegularFile), and never mapped, so a file that shrinks while it is read is an error
+// (kTruncated), not a signal. Safe to share among threads.
 class InputFile {
  public:
-  // Follows links: a path the user typed may be one. Errors: kNotFound, kPermission, kNotRegularFile, kIo.
+  // Follows links: a path the user typed may be one. Errors: kNotFound, kPermission,
+  // kNotRegularFile, kIo.
   static Result<InputFile> Open(const std::string& path);
   InputFile(InputFile&& other) noexcept;
   InputFile& operator=(InputFile&& other) noexcept;
@@ -29,7 +31,8 @@ class InputFile {
   Status ReadAt(uint64_t offset, std::span<std::byte> out) const;
 
  private:
-  InputFile(int fd, uint64_t size, std::string path) : fd_(fd), size_(size), path_(std::move(path)) {}
+  InputFile(int fd, uint64_t size, std::string path)
+      : fd_(fd), size_(size), path_(std::move(path)) {}
   int fd_ = -1;
   uint64_t size_ = 0;
   std::string path_;
@@ -38,8 +41,8 @@ class InputFile {
 // The whole file; kTooLarge beyond `max_bytes`.
 Result<std::string> ReadTextFile(const std::string& path, uint64_t max_bytes);
 
-// A file written under a temporary name in its own folder, which appears under `path` when Commit() succeeds.
-// Without Commit() nothing is left. Not thread-safe. Permissions: 0666 & ~umask.
+// A file written under a temporary name in its own folder, which appears under `path` when Commit()
+// succeeds. Without Commit() nothing is left. Not thread-safe. Permissions: 0666 & ~umask.
 class AtomicFile {
  public:
   // Errors: kNotFound (no such folder), kPermission, kNoSpace, kIo.
@@ -49,7 +52,9 @@ class AtomicFile {
   ~AtomicFile();
 
   const std::string& path() const { return path_; }
-  const std::string& temporary_path() const { return temporary_; }  // for libraries that want a name to write to
+  const std::string& temporary_path() const {
+    return temporary_;
+  }  // for libraries that want a name to write to
   int fd() const { return fd_; }
 
   Status Write(std::string_view data);  // buffered, 1 MiB
@@ -68,14 +73,16 @@ class AtomicFile {
 // Writes all of `data` to `fd`. Errors: kNoSpace, kIo.
 Status WriteAll(int fd, std::string_view data);
 
-// mkdir -p with mode 0777 & ~umask. kNotRegularFile when a part exists and is no folder; kPermission; kNoSpace; kIo.
+// mkdir -p with mode 0777 & ~umask. kNotRegularFile when a part exists and is no folder;
+// kPermission; kNoSpace; kIo.
 Status CreateDirectories(const std::string& path);
 
 bool PathExists(const std::string& path);
 bool IsDirectory(const std::string& path);
 
-// `relative` taken from inside a file, resolved under `root`. kPathEscape when it is absolute, contains "..", or leads
-// outside `root` through a link; kNotFound when nothing is there. The result is a path below the real path of `root`.
+// `relative` taken from inside a file, resolved under `root`. kPathEscape when it is absolute,
+// contains "..", or leads outside `root` through a link; kNotFound when nothing is there. The
+// result is a path below the real path of `root`.
 Result<std::string> ResolveInside(const std::string& root, std::string_view relative);
 
 // dir + '/' + name, without doubling the slash; `name` alone when `dir` is empty.

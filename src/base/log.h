@@ -9,7 +9,8 @@ namespace msprobe {
 
 enum class LogLevel : uint8_t { kDebug, kInfo, kWarning, kError };
 
-// Thread-safe implementations only. Text is already made visible (text.h) by the sink, not by the caller.
+// Thread-safe implementations only. Text is already made visible (text.h) by the sink, not by the
+// caller.
 class LogSink {
  public:
   virtual ~LogSink() = default;

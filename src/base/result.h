@@ -13,8 +13,9 @@ template <class T>
 class [[nodiscard]] Result {
  public:
   using value_type = T;
-  Result(T value) : v_(std::in_place_index<0>, std::move(value)) {}      // NOLINT: implicit on purpose
-  Result(Error error) : v_(std::in_place_index<1>, std::move(error)) {}  // NOLINT: implicit on purpose
+  Result(T value) : v_(std::in_place_index<0>, std::move(value)) {}  // NOLINT: implicit on purpose
+  Result(Error error)
+      : v_(std::in_place_index<1>, std::move(error)) {}  // NOLINT: implicit on purpose
 
   bool ok() const { return v_.index() == 0; }
   explicit operator bool() const { return ok(); }
@@ -56,17 +57,17 @@ using Status = Result<void>;
 }  // namespace msprobe
 
 // Early return of the error of `expr` (a Status or Result).
-#define MSPROBE_TRY(expr)                                           \
-  do {                                                              \
-    if (auto msprobe_try_ = (expr); !msprobe_try_.ok())             \
-      return std::move(msprobe_try_).error();                       \
+#define MSPROBE_TRY(expr)                                                                       \
+  do {                                                                                          \
+    if (auto msprobe_try_ = (expr); !msprobe_try_.ok()) return std::move(msprobe_try_).error(); \
   } while (false)
 
 #define MSPROBE_CONCAT_INNER(a, b) a##b
 #define MSPROBE_CONCAT(a, b) MSPROBE_CONCAT_INNER(a, b)
 // MSPROBE_ASSIGN(auto x, F()): x = value of F(), or return its error.
-#define MSPROBE_ASSIGN(lhs, expr) MSPROBE_ASSIGN_INNER(MSPROBE_CONCAT(msprobe_res_, __LINE__), lhs, expr)
-#define MSPROBE_ASSIGN_INNER(tmp, lhs, expr)      \
-  auto tmp = (expr);                              \
-  if (!tmp.ok()) return std::move(tmp).error();   \
+#define MSPROBE_ASSIGN(lhs, expr) \
+  MSPROBE_ASSIGN_INNER(MSPROBE_CONCAT(msprobe_res_, __LINE__), lhs, expr)
+#define MSPROBE_ASSIGN_INNER(tmp, lhs, expr)    \
+  auto tmp = (expr);                            \
+  if (!tmp.ok()) return std::move(tmp).error(); \
   lhs = std::move(tmp).value()

@@ -12,8 +12,8 @@
 namespace msprobe {
 namespace {
 
-// One code point of `text` at `i`. Returns its length, or 0 when the bytes there are not valid UTF-8 (overlong, surrogate, out of
-// range or cut off).
+// One code point of `text` at `i`. Returns its length, or 0 when the bytes there are not valid
+// UTF-8 (overlong, surrogate, out of range or cut off).
 size_t DecodeUtf8(std::string_view text, size_t i, uint32_t& code) {
   const auto byte = [&](size_t k) { return static_cast<unsigned char>(text[k]); };
   const uint32_t b0 = byte(i);
@@ -47,8 +47,8 @@ size_t DecodeUtf8(std::string_view text, size_t i, uint32_t& code) {
 // Format characters that re-order or hide text on a terminal.
 bool IsInvisible(uint32_t code) {
   return code < 0x20 || (code >= 0x7F && code <= 0x9F) || (code >= 0x200B && code <= 0x200F) ||
-         (code >= 0x2028 && code <= 0x202E) || (code >= 0x2066 && code <= 0x2069) || code == 0xFEFF ||
-         code == 0x061C;
+         (code >= 0x2028 && code <= 0x202E) || (code >= 0x2066 && code <= 0x2069) ||
+         code == 0xFEFF || code == 0x061C;
 }
 
 }  // namespace
@@ -189,10 +189,12 @@ bool ParsePyFloat(std::string_view text, double& out) {
   }
   if (body.empty()) return false;
   std::string lower(body);
-  std::transform(lower.begin(), lower.end(), lower.begin(),
-                 [](unsigned char c) { return static_cast<char>(c >= 'A' && c <= 'Z' ? c + 32 : c); });
+  std::transform(lower.begin(), lower.end(), lower.begin(), [](unsigned char c) {
+    return static_cast<char>(c >= 'A' && c <= 'Z' ? c + 32 : c);
+  });
   if (lower == "inf" || lower == "infinity") {
-    out = negative ? -std::numeric_limits<double>::infinity() : std::numeric_limits<double>::infinity();
+    out = negative ? -std::numeric_limits<double>::infinity()
+                   : std::numeric_limits<double>::infinity();
     return true;
   }
   if (lower == "nan") {

@@ -11,8 +11,9 @@ namespace msprobe {
 // std::thread::hardware_concurrency(), at least 1, limited by the affinity mask.
 unsigned AvailableCores();
 
-// Calls fn(i) for every i in [0, n) on up to `workers` threads (0 = AvailableCores()), in the order of i: put the largest items
-// first. Returns when all are done; after Cancel() no new item is begun. fn must not throw.
+// Calls fn(i) for every i in [0, n) on up to `workers` threads (0 = AvailableCores()), in the order
+// of i: put the largest items first. Returns when all are done; after Cancel() no new item is
+// begun. fn must not throw.
 void ParallelFor(size_t n, unsigned workers, const std::function<void(size_t)>& fn,
                  const CancelToken* cancel = nullptr);
 

@@ -15,8 +15,9 @@ int64_t UnixNanoseconds();
 double MonotonicSeconds();
 std::string IsoUtc(int64_t unix_seconds);  // 2026-11-30T18:33:16Z
 
-// The first second >= `unix_seconds` for which no path of `dir` + "/" + pattern exists, where each pattern holds "{ts}" for the
-// time stamp (decisions.md 5: stamps move on, names keep their pattern).
+// The first second >= `unix_seconds` for which no path of `dir` + "/" + pattern exists, where each
+// pattern holds "{ts}" for the time stamp (decisions.md 5: stamps move on, names keep their
+// pattern).
 int64_t FreeTimestamp(const std::string& dir, std::initializer_list<std::string_view> patterns,
                       int64_t unix_seconds);
 

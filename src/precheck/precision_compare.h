@@ -1,0 +1,94 @@
+// The final verdict: details of a run on one device (NPU) judged against those of another (GPU).
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/log.h"
+#include "base/result.h"
+#include "precheck/details.h"
+#include "precheck/lists.h"
+
+namespace msprobe::precheck {
+
+// A details file as read: columns by title (either language, any order), rows in file order. Blank
+// and absent metrics stay apart from zero.
+struct DetailsTable {
+  struct Metric {
+    bool blank = true;
+    double value = 0;  // may be NaN or infinite
+  };
+  struct Row {
+    std::string name, device_dtype, shape, message;
+    Status status = Status::kNotRun;
+    bool has_status = false;
+    std::array<Metric, kNumColumns> metrics;
+    const Metric& operator[](Column c) const { return metrics[static_cast<size_t>(c)]; }
+  };
+  std::vector<Row> rows;
+};
+
+// Errors: those of the CSV reader; kMalformed with the titles that are missing (14 are needed); a
+// cell that is no number: kMalformed with line and column title.
+Result<DetailsTable> ReadDetails(const std::string& path);
+
+// Why a row was not judged.
+enum class SkipReason : uint8_t {
+  kNone,
+  kName,
+  kDuplicate,
+  kNoGpuRow,
+  kNoNpuRow,
+  kSkippedBefore,
+  kDtype,
+  kEmpty,
+  kNoData,
+  kNoGpuData,
+};
+
+struct Ratio {
+  bool filled = false;
+  double value = 0;
+  bool has_verdict = false;
+  bool error = false;
+};
+
+// One row of the details output.
+struct JudgedRow {
+  std::string name;
+  std::optional<Algorithm> algorithm;  // absent for rows that were not judged
+  Status status = Status::kSkip;
+  SkipReason reason = SkipReason::kNone;
+  std::array<Ratio, 5> ratios;  // small value, RMSE, max relative, mean relative, balance
+  std::array<Ratio, 3> rates;   // inf/nan, relative, absolute
+  Ratio binary;
+  Ratio ulp_mean, ulp_share, ulp_ratio;  // the verdict stands with ulp_ratio
+  Ratio thousandth;
+  std::string message;
+  bool npu_message_copied = false;
+};
+
+struct ApiVerdict {
+  std::string name;  // without direction, or the whole key when it has no known form
+  Status forward = Status::kNotRun, backward = Status::kNotRun;
+  std::string message;
+};
+
+struct PrecisionComparison {
+  std::vector<JudgedRow> rows;   // as in the NPU file; rows that only the GPU file has come last
+  std::vector<ApiVerdict> apis;  // in order of first appearance
+};
+
+// By key, linear. Never fails: what cannot be judged is a SKIP row with its reason.
+PrecisionComparison JudgeDetails(const DetailsTable& npu, const DetailsTable& gpu,
+                                 Standard standard);
+
+// The two output files as text, with byte-order mark.
+std::string PrecisionDetailsCsv(const PrecisionComparison& result, const NumberFormat& format);
+std::string PrecisionResultCsv(const PrecisionComparison& result);
+
+}  // namespace msprobe::precheck
