@@ -18,6 +18,7 @@ struct ZipEntry {
   uint64_t compressed_size = 0;
   uint64_t size = 0;
   uint64_t header_offset = 0;  // of the local header
+  uint64_t limit = 0;          // where the next member or the directory begins: header and data end before
 };
 
 struct ZipLimits {
@@ -26,7 +27,8 @@ struct ZipLimits {
 };
 
 // The directory is read and checked whole at Open: zip64, no overlapping members, no sizes beyond the file, no encryption, one
-// disk. Local headers are looked at when a member is used.
+// disk. Local headers are looked at when a member is used. Safe to share among threads. Errors: kMalformed (with offset),
+// kTruncated (no end record), kUnsupported (encrypted, several disks, other methods than stored and deflate), kTooLarge.
 class ZipReader {
  public:
   static Result<ZipReader> Open(const InputFile& file, const ZipLimits& limits = {});  // keeps a pointer to `file`
@@ -38,6 +40,8 @@ class ZipReader {
   Result<std::string> Read(const ZipEntry& entry, uint64_t max_bytes) const;
 
  private:
+  Result<uint64_t> DataStart(const ZipEntry& entry) const;
+
   const InputFile* file_ = nullptr;
   std::vector<ZipEntry> entries_;
   std::vector<uint32_t> by_name_;
@@ -49,7 +53,7 @@ class ZipWriter {
   // `align`: data of each member begins at a multiple of this many bytes (torch uses 64).
   explicit ZipWriter(AtomicFile& out, uint32_t align = 64) : out_(out), align_(align) {}
   Status Add(std::string_view name, Bytes data);
-  Status Finish();
+  Status Finish();  // writes the directory; the caller commits the file
 
  private:
   AtomicFile& out_;
