@@ -1,0 +1,97 @@
+#include "app/advisor.h"
+
+#include <array>
+#include <string_view>
+
+#include "base/text.h"
+
+namespace msprobe::app {
+namespace {
+
+using compare::Mode;
+using compare::Row;
+
+bool Fails(const Row& row, Mode mode) {
+  if (mode == Mode::kTensor) return row.accuracy == compare::OldAccuracy::kNo;
+  return row.result == compare::OldResult::kWarning || row.result == compare::OldResult::kDifferent;
+}
+
+bool Contains(std::string_view text, std::string_view part) {
+  return text.find(part) != std::string_view::npos;
+}
+
+// Operators whose results may differ from run to run unless deterministic computing is on.
+constexpr std::array<std::string_view, 6> kNondeterministic = {"conv2d",   "conv3d",     "matmul",
+                                                               "nll_loss", "layer_norm", "lstm"};
+
+Advice ChooseAdvice(std::string_view name) {
+  const bool forward = Contains(name, "forward");
+  const bool input = Contains(name, "input");
+  if (input) return forward ? Advice::kForwardInput : Advice::kBackwardInput;
+  for (const std::string_view api : kNondeterministic) {
+    if (Contains(name, api)) return Advice::kNondeterministic;
+  }
+  return forward ? Advice::kForward : Advice::kBackward;
+}
+
+std::string_view AdviceText(Advice advice) {
+  switch (advice) {
+    case Advice::kNone:
+      return "All compared data meet the accuracy requirements.";
+    case Advice::kNothingCompared:
+      return "No row could be compared, so nothing can be said about accuracy. See why in "
+             "Err_message and in the summary.";
+    case Advice::kForwardInput:
+      return "1. The input already differs: follow it back to the API or module that produced it. "
+             "2. If an in-place API wrote its output over this input, the computation of that API "
+             "is at fault. "
+             "3. If neither explains it, suspect memory that was overwritten while it was in use.";
+    case Advice::kForward:
+      return "The inputs agree and the output does not: the forward computation of this API is at "
+             "fault. Check its "
+             "implementation.";
+    case Advice::kBackwardInput:
+      return "The gradient that arrives here already differs: first check whether the forward "
+             "results were affected, "
+             "then follow the gradient back.";
+    case Advice::kBackward:
+      return "The incoming gradient agrees and the outgoing one does not: the backward computation "
+             "of this API is at "
+             "fault. Check its implementation.";
+    case Advice::kNondeterministic:
+      return "This API may compute non-deterministically: switch deterministic computing on with "
+             "seed_all(mode=True), "
+             "dump again and compare.";
+  }
+  return {};
+}
+
+}  // namespace
+
+AdvisorFinding Advise(const compare::Comparison& comparison) {
+  AdvisorFinding out;
+  bool compared = false;
+  for (size_t i = 0; i < comparison.rows.size(); ++i) {
+    const Row& row = comparison.rows[i];
+    compared = compared || !row.uncompared;
+    if (row.target == nullptr || row.uncompared || !Fails(row, comparison.mode)) continue;
+    out.line = i;
+    out.node = std::string(row.target->name);
+    out.advice = ChooseAdvice(out.node);
+    return out;
+  }
+  out.advice = compared ? Advice::kNone : Advice::kNothingCompared;
+  return out;
+}
+
+std::string AdvisorText(const AdvisorFinding& finding) {
+  std::string out = "Line: ";
+  out += finding.line ? std::to_string(*finding.line) : "NA";
+  out += "\nSuspect Nodes: ";
+  out += finding.line ? VisibleText(finding.node) : "NA";
+  out += "\nExpert Advice: ";
+  out += AdviceText(finding.advice);
+  return out += "\n";
+}
+
+}  // namespace msprobe::app

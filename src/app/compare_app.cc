@@ -1,0 +1,376 @@
+#include "app/compare_app.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <mutex>
+#include <unordered_set>
+
+#include "app/advisor.h"
+#include "app/compare_summary.h"
+#include "app/compare_table.h"
+#include "app/compare_text.h"
+#include "base/file.h"
+#include "base/text.h"
+#include "base/thread_pool.h"
+#include "base/time.h"
+#include "report/table.h"
+
+namespace msprobe::app {
+namespace {
+
+using compare::Comparison;
+using compare::Face;
+
+// The nearest folder that exists must be writable; nothing is made yet, so that a refused run
+// leaves nothing behind.
+Status CheckOutputDir(const std::string& dir) {
+  if (dir.empty()) return Error(ErrorCode::kInvalidArgument, "the output path is empty");
+  std::string at = dir;
+  while (!PathExists(at)) {
+    const std::string parent = DirName(at);
+    if (parent == at) break;
+    at = parent;
+  }
+  if (!IsDirectory(at)) {
+    return Error(ErrorCode::kNotRegularFile, "is a file where a folder belongs")
+        .At(at)
+        .Hint("choose another output folder");
+  }
+  if (access(at.c_str(), W_OK | X_OK) != 0) {
+    return Error(ErrorCode::kPermission, "the output folder cannot be written").At(at);
+  }
+  return {};
+}
+
+// Upstream's old release keeps reports from other users (compare.md 14.1); the new one leaves the
+// umask.
+Status FitMode(const std::string& path, Face face) {
+  if (face == Face::kOld && chmod(path.c_str(), 0640) != 0) return ErrnoError(errno, "chmod", path);
+  return {};
+}
+
+Status MakeOutputDir(const std::string& dir, Face face) {
+  if (IsDirectory(dir)) return {};
+  MSPROBE_TRY(CreateDirectories(dir));
+  if (face == Face::kOld && chmod(dir.c_str(), 0750) != 0) return ErrnoError(errno, "chmod", dir);
+  return {};
+}
+
+std::string SuffixOf(const RankJob& job, const CompareOptions& options) {
+  std::string out = options.suffix;
+  if (!job.step.empty()) out += "_" + job.step;
+  if (!job.rank.empty()) out += "_" + job.rank;
+  return out;
+}
+
+struct Names {
+  std::string report, advice;  // with {ts}
+};
+
+Names NamesOf(const RankJob& job, const CompareOptions& options) {
+  const std::string suffix = SuffixOf(job, options);
+  const bool debug = BaseName(job.target_json) == "debug.json";
+  const bool xlsx = options.face == Face::kOld || options.xlsx;
+  Names out;
+  out.report = fmt::format("{}compare_result{}_{{ts}}.{}", debug ? "debug_" : "", suffix,
+                           xlsx ? "xlsx" : "csv");
+  out.advice = fmt::format("advisor{}_{{ts}}.txt", suffix);
+  return out;
+}
+
+std::string WithStamp(std::string pattern, const std::string& stamp) {
+  const size_t k = pattern.find("{ts}");
+  if (k != std::string::npos) pattern.replace(k, 4, stamp);
+  return pattern;
+}
+
+// One stamp for all files of a run: the first second at which every name is free (decisions.md 5).
+std::string StampFor(const std::vector<RankJob>& jobs, const CompareOptions& options,
+                     int64_t start) {
+  int64_t stamp = start;
+  for (;;) {
+    int64_t next = FreeTimestamp(options.output_dir, {"compare_summary_{ts}.json"}, stamp);
+    for (const RankJob& job : jobs) {
+      const Names names = NamesOf(job, options);
+      next = FreeTimestamp(options.output_dir, {names.report, names.advice}, next);
+    }
+    if (next == stamp) return LocalTimestamp(stamp);
+    stamp = next;
+  }
+}
+
+std::optional<std::string> StackOf(const RankJob& job, const CompareOptions& options) {
+  if (options.stack_path && job.rank.empty()) {
+    if (!options.stack_mode) return std::nullopt;
+    return options.stack_path;
+  }
+  std::string beside = JoinPath(DirName(job.target_json), "stack.json");
+  if (!PathExists(beside)) return std::nullopt;
+  return beside;
+}
+
+compare::Options EngineOptions(const CompareOptions& options, size_t jobs) {
+  compare::Options out;
+  out.face = options.face;
+  out.rules = options.rules;
+  out.fuzzy = options.fuzzy;
+  out.highlight = options.highlight && options.face == Face::kOld;
+  out.data_mapping = options.data_mapping;
+  out.cell_mapping = options.cell_mapping;
+  out.cell_mapping_flag = options.cell_mapping_flag;
+  const unsigned cores = options.workers != 0 ? options.workers : AvailableCores();
+  const size_t at_once = std::min<size_t>(std::max<size_t>(jobs, 1), cores);
+  out.workers = std::max(1u, cores / static_cast<unsigned>(at_once));
+  return out;
+}
+
+std::vector<NotCompared> CollectNotCompared(const Comparison& comparison) {
+  constexpr size_t kMaxEntries = 100;
+  std::vector<NotCompared> out;
+  std::vector<std::string_view> last;
+  for (const compare::Row& row : comparison.rows) {
+    if (!row.uncompared) continue;
+    const std::string_view reason = NotComparedReason(row, comparison.mode);
+    auto it = std::find_if(out.begin(), out.end(),
+                           [&](const NotCompared& n) { return n.reason == reason; });
+    if (it == out.end()) {
+      out.push_back({std::string(reason), 0, {}});
+      last.emplace_back();
+      it = out.end() - 1;
+    }
+    ++it->rows;
+    const compare::Leaf& leaf = row.target != nullptr ? *row.target : *row.golden;
+    const std::string_view entry = comparison.EntryName(leaf, row.target == nullptr);
+    std::string_view& previous = last[static_cast<size_t>(it - out.begin())];
+    if (entry != previous && it->entries.size() < kMaxEntries) it->entries.emplace_back(entry);
+    previous = entry;
+  }
+  return out;
+}
+
+void LogRows(const Comparison& comparison, CompareTable& table, LogSink& log) {
+  if (comparison.mode != compare::Mode::kTensor) return;
+  constexpr size_t kFirstMetric = 8;
+  constexpr size_t kMetrics = 6;
+  for (size_t i = 0; i < comparison.rows.size(); ++i) {
+    const auto cells = table.Cells(i);
+    std::string line = fmt::format("[{}] Compare result:", cells[0].text);
+    for (size_t k = kFirstMetric; k < kFirstMetric + kMetrics; ++k) {
+      const report::Cell& cell = cells[k];
+      line += fmt::format(
+          " {}={}", table.columns()[k],
+          cell.kind == report::Cell::Kind::kDouble ? PyFloatRepr(cell.d) : std::string(cell.text));
+    }
+    log.Info(line);
+  }
+}
+
+Status WriteAdvice(const Comparison& comparison, const std::string& path, LogSink& log) {
+  const AdvisorFinding finding = Advise(comparison);
+  const std::string text = AdvisorText(finding);
+  MSPROBE_ASSIGN(AtomicFile file, AtomicFile::Create(path));
+  MSPROBE_TRY(file.Write(text));
+  MSPROBE_TRY(file.Commit());
+  MSPROBE_TRY(FitMode(path, Face::kOld));
+  if (finding.line) {
+    log.Info(fmt::format("advice: spreadsheet row {}: {}", *finding.line + 2,
+                         text.substr(text.find("Expert"))));
+  }
+  return {};
+}
+
+std::unique_ptr<report::TableWriter> WriterFor(const std::string& path,
+                                               const CompareOptions& options) {
+  if (options.face == Face::kNew && !options.xlsx) return report::NewCsvWriter(path);
+  report::XlsxOptions xlsx;
+  if (options.face == Face::kOld && options.highlight) {
+    xlsx.sheet = "Sheet";
+    xlsx.styled_header = false;
+    xlsx.everything_text = true;
+  }
+  return report::NewXlsxWriter(path, xlsx);
+}
+
+Status WriteReports(const CompareOptions& options, const std::string& stamp,
+                    const Comparison& comparison, RankOutcome& out, LogSink& log,
+                    const CancelToken* cancel) {
+  MSPROBE_TRY(MakeOutputDir(options.output_dir, options.face));
+  const Names names = NamesOf(out.job, options);
+  const std::string path = JoinPath(options.output_dir, WithStamp(names.report, stamp));
+  CompareTable table(comparison, options.face);
+  const auto writer = WriterFor(path, options);
+  MSPROBE_ASSIGN(out.reports, table.WriteTo(*writer, cancel));
+  for (const std::string& report : out.reports) MSPROBE_TRY(FitMode(report, options.face));
+  if (options.row_log) LogRows(comparison, table, log);
+  if (options.face == Face::kOld && options.advisor) {
+    out.advice_path = JoinPath(options.output_dir, WithStamp(names.advice, stamp));
+    MSPROBE_TRY(WriteAdvice(comparison, out.advice_path, log));
+  }
+  return {};
+}
+
+// Messages of one rank say which.
+class RankLog final : public LogSink {
+ public:
+  RankLog(LogSink& inner, std::string label) : inner_(inner), label_(std::move(label)) {}
+  void Log(LogLevel level, std::string_view message) override {
+    if (label_.empty()) return inner_.Log(level, message);
+    inner_.Log(level, fmt::format("[{}] {}", label_, message));
+  }
+
+ private:
+  LogSink& inner_;
+  std::string label_;
+};
+
+Status RunJob(const CompareOptions& options, const compare::Options& engine,
+              const std::string& stamp, RankOutcome& out, LogSink& log, ProgressSink& progress,
+              const CancelToken* cancel) {
+  compare::Input input;
+  input.target_json = out.job.target_json;
+  input.golden_json = out.job.golden_json;
+  input.target_stack = StackOf(out.job, options);
+  MSPROBE_ASSIGN(Comparison result, compare::CompareRank(input, engine, log, progress, cancel));
+  const auto comparison = std::make_shared<const Comparison>(std::move(result));
+  if (comparison->rows.empty()) {
+    return Error(ErrorCode::kNothingToDo, "nothing to compare: the dumps hold no values")
+        .At(out.job.target_json);
+  }
+  MSPROBE_TRY(WriteReports(options, stamp, *comparison, out, log, cancel));
+  out.mode = comparison->mode;
+  out.counts = comparison->counts;
+  out.first_bad = comparison->first_bad;
+  out.notes = comparison->notes;
+  out.not_compared = CollectNotCompared(*comparison);
+  if (options.keep_rows) out.comparison = comparison;
+  return {};
+}
+
+void Add(compare::Counts& to, const compare::Counts& c) {
+  to.pass += c.pass;
+  to.warning += c.warning;
+  to.error += c.error;
+  to.unmatched += c.unmatched;
+  to.total += c.total;
+  to.yes += c.yes;
+  to.no += c.no;
+  to.none += c.none;
+}
+
+// The earliest row counts; ranks run the same program, so the row is the best measure of time they
+// share.
+std::optional<size_t> FirstBadRank(const std::vector<RankOutcome>& ranks) {
+  std::optional<size_t> best;
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    if (!ranks[i].first_bad) continue;
+    if (best && ranks[*best].job.step != ranks[i].job.step) break;
+    if (!best || ranks[i].first_bad->row_index < ranks[*best].first_bad->row_index) best = i;
+  }
+  return best;
+}
+
+// Keeps the warnings of a run for its summary.
+class RecordingLog final : public LogSink {
+ public:
+  explicit RecordingLog(LogSink& inner) : inner_(inner) {}
+  void Log(LogLevel level, std::string_view message) override {
+    constexpr size_t kMaxMessages = 200;
+    inner_.Log(level, message);
+    if (level < LogLevel::kWarning) return;
+    const std::lock_guard lock(mutex_);
+    if (messages_.size() < kMaxMessages) {
+      messages_.emplace_back(message);
+    } else {
+      ++dropped_;
+    }
+  }
+  std::vector<std::string> Take() {
+    if (dropped_ > 0) messages_.push_back(fmt::format("and {} more messages", dropped_));
+    return std::move(messages_);
+  }
+
+ private:
+  LogSink& inner_;
+  std::mutex mutex_;
+  std::vector<std::string> messages_;
+  uint64_t dropped_ = 0;
+};
+
+Status WriteSummary(const CompareOptions& options, const std::string& stamp, CompareRun& run) {
+  run.summary_path = JoinPath(options.output_dir, WithStamp("compare_summary_{ts}.json", stamp));
+  MSPROBE_ASSIGN(AtomicFile file, AtomicFile::Create(run.summary_path));
+  MSPROBE_TRY(file.Write(SummaryJson(options, run)));
+  MSPROBE_TRY(file.Commit());
+  return FitMode(run.summary_path, options.face);
+}
+
+// All ranks failed: the error of the whole run is that of the first, and the others are logged
+// already.
+bool AllFailed(const CompareRun& run) {
+  return std::all_of(run.ranks.begin(), run.ranks.end(),
+                     [](const RankOutcome& r) { return r.error.has_value(); });
+}
+
+}  // namespace
+
+std::string RankLabel(const RankJob& job) {
+  if (job.step.empty()) return job.rank;
+  return job.rank.empty() ? job.step : job.step + " " + job.rank;
+}
+
+Result<CompareRun> Compare(const CompareOptions& options, LogSink& outer_log,
+                           ProgressSink& progress, const CancelToken* cancel) {
+  CompareRun run;
+  run.started = UnixSeconds();
+  const double begin = MonotonicSeconds();
+  RecordingLog log(outer_log);
+  MSPROBE_ASSIGN(ComparePlan plan, PlanCompare(options.target, options.golden, log));
+  MSPROBE_TRY(CheckOutputDir(options.output_dir));
+  if (!options.suffix.empty() && plan.folders) {
+    return Error(ErrorCode::kInvalidArgument,
+                 "a suffix is for two files only: folders name their reports by rank")
+        .At("suffix");
+  }
+  run.missing = std::move(plan.missing);
+  for (const MissingPart& m : run.missing) {
+    log.Warning(fmt::format("{}{}{}: not compared: {}", m.step,
+                            m.step.empty() || m.rank.empty() ? "" : " ", m.rank, m.reason));
+  }
+  const std::string stamp = StampFor(plan.jobs, options, run.started);
+  run.ranks.resize(plan.jobs.size());
+  const compare::Options engine = EngineOptions(options, plan.jobs.size());
+  ParallelFor(
+      plan.jobs.size(), options.workers,
+      [&](size_t i) {
+        RankOutcome& out = run.ranks[i];
+        out.job = std::move(plan.jobs[i]);
+        RankLog rank_log(log, RankLabel(out.job));
+        const Status done = RunJob(options, engine, stamp, out, rank_log, progress, cancel);
+        if (done.ok()) return;
+        out.error = done.error();
+        if (plan.folders && out.error->code != ErrorCode::kCancelled)
+          rank_log.Error("not compared: " + out.error->ToString());
+      },
+      cancel);
+  if (cancel != nullptr && cancel->cancelled()) {
+    for (RankOutcome& r : run.ranks) {
+      if (r.reports.empty() && !r.error) r.error = Error(ErrorCode::kCancelled, "interrupted");
+    }
+  }
+  if (AllFailed(run)) return *run.ranks.front().error;
+  run.partial = !run.missing.empty();
+  for (const RankOutcome& r : run.ranks) {
+    Add(run.counts, r.counts);
+    run.partial = run.partial || r.error.has_value();
+  }
+  run.first_bad_rank = FirstBadRank(run.ranks);
+  run.messages = log.Take();
+  run.seconds = MonotonicSeconds() - begin;
+  MSPROBE_TRY(WriteSummary(options, stamp, run));
+  return run;
+}
+
+}  // namespace msprobe::app

@@ -1,0 +1,85 @@
+// The use case "compare two dumps": from paths and options to reports on disk, counts and an answer
+// in words.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "app/compare_inputs.h"
+#include "base/log.h"
+#include "base/result.h"
+#include "compare/compare.h"
+#include "config/compare_config.h"
+
+namespace msprobe::app {
+
+struct CompareOptions {
+  compare::Face face = compare::Face::kNew;
+  compare::RuleSet rules = compare::RuleSet::kBase;
+  std::string target, golden;           // files, rank folders, step folders or dump roots
+  std::string output_dir = "./output";  // made when absent
+  std::optional<std::string>
+      stack_path;           // old face; without it stack.json beside the target JSON is looked up
+  bool stack_mode = false;  // old face: show the stacks of stack_path
+  bool advisor = true;      // old face: write advisor_*.txt
+  bool highlight = false;   // old face: colours
+  bool xlsx = false;        // new face: xlsx instead of csv
+  bool fuzzy = false;
+  bool row_log = false;  // one log line per row, tensor mode
+  std::optional<config::NameMap> data_mapping, cell_mapping;
+  bool cell_mapping_flag = false;
+  std::string suffix;      // of file names, one pair of files only
+  unsigned workers = 0;    // 0 = all cores
+  bool keep_rows = false;  // keep the comparisons in CompareRun::ranks
+  std::string command;     // for the summary: "compare"
+  std::vector<std::pair<std::string, std::string>>
+      echo;  // options as the user gave them, for the summary
+};
+
+// Rows that were not compared, by reason, with the first names.
+struct NotCompared {
+  std::string reason;
+  uint64_t rows = 0;
+  std::vector<std::string> entries;  // up to 100 entry names, in report order, without repetition
+};
+
+// What became of one pair of ranks.
+struct RankOutcome {
+  RankJob job;
+  std::optional<Error> error;  // set: this pair failed, nothing was written for it
+  compare::Mode mode = compare::Mode::kStatistics;
+  compare::Counts counts;
+  std::optional<compare::FirstBad> first_bad;
+  std::vector<NotCompared> not_compared;
+  std::vector<std::string> notes;
+  std::vector<std::string> reports;                       // csv or xlsx
+  std::string advice_path;                                // "" = none
+  std::shared_ptr<const compare::Comparison> comparison;  // with keep_rows
+};
+
+struct CompareRun {
+  std::vector<RankOutcome> ranks;  // steps and ranks ascending
+  std::vector<MissingPart> missing;
+  compare::Counts counts;  // sums over ranks
+  std::optional<size_t>
+      first_bad_rank;  // index in ranks: the smallest row of the first step that has one
+  std::string summary_path;
+  std::vector<std::string> messages;  // warnings of the whole run
+  int64_t started = 0;                // Unix seconds
+  double seconds = 0;
+  bool partial = false;  // some rank failed or is missing: exit status 1
+};
+
+// Compares and writes. A run over folders goes on when one rank fails (partial). Errors: bad paths
+// or options (nothing was written), kNothingToDo when there is nothing to compare, kCancelled. With
+// two files every failure is an error.
+Result<CompareRun> Compare(const CompareOptions& options, LogSink& log, ProgressSink& progress,
+                           const CancelToken* cancel);
+
+// "rank0", "step0 rank0", "" for two files.
+std::string RankLabel(const RankJob& job);
+
+}  // namespace msprobe::app

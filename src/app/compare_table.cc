@@ -1,0 +1,296 @@
+#include "app/compare_table.h"
+
+#include <fmt/format.h>
+
+#include <cassert>
+#include <charconv>
+#include <cmath>
+
+#include "app/compare_text.h"
+#include "base/text.h"
+#include "metrics/pair_metrics.h"
+
+namespace msprobe::app {
+namespace {
+
+using compare::CellValue;
+using compare::Face;
+using compare::Gate;
+using compare::Leaf;
+using compare::Mode;
+using compare::Row;
+using compare::StatCell;
+using report::Cell;
+
+constexpr std::string_view kNotAvailable = "N/A";
+constexpr size_t kMaxColumns = 32;
+
+void Append(std::vector<std::string>& out, std::initializer_list<std::string_view> names) {
+  for (const std::string_view n : names) out.emplace_back(n);
+}
+
+std::string_view GradText(const Leaf* leaf) {
+  if (leaf == nullptr) return kNotAvailable;
+  switch (leaf->requires_grad) {
+    case Leaf::Grad::kUnknown:
+      return kNotAvailable;
+    case Leaf::Grad::kFalse:
+      return "False";
+    case Leaf::Grad::kTrue:
+      return "True";
+  }
+  return kNotAvailable;
+}
+
+}  // namespace
+
+std::vector<std::string> CompareColumns(Mode mode, Face face, bool stack) {
+  std::vector<std::string> out;
+  Append(out, {"NPU Name", "Bench Name", "NPU Dtype", "Bench Dtype", "NPU Tensor Shape",
+               "Bench Tensor Shape", "NPU Requires_grad", "Bench Requires_grad"});
+  if (mode == Mode::kTensor) {
+    Append(out, {"Cosine", "EucDist", "MaxAbsErr", "MaxRelativeErr", "One Thousandth Err Ratio",
+                 "Five Thousandths Err Ratio"});
+  } else if (mode == Mode::kStatistics) {
+    Append(out, {"Max diff", "Min diff", "Mean diff", "L2norm diff", "MaxRelativeErr",
+                 "MinRelativeErr", "MeanRelativeErr", "NormRelativeErr"});
+  } else {
+    Append(out, {"NPU MD5", "BENCH MD5"});
+  }
+  if (mode != Mode::kMd5) {
+    Append(out, {"NPU max", "NPU min", "NPU mean", "NPU l2norm", "Bench max", "Bench min",
+                 "Bench mean", "Bench l2norm"});
+  }
+  Append(out, {"Requires_grad Consistent"});
+  const bool accuracy = mode == Mode::kTensor && face == Face::kOld;
+  Append(out, {accuracy ? "Accuracy Reached or Not" : "Result"});
+  if (mode != Mode::kMd5 || face == Face::kNew) Append(out, {"Err_message"});
+  if (stack) Append(out, {"NPU_Stack_Info"});
+  if (mode == Mode::kTensor) Append(out, {"Data_name"});
+  return out;
+}
+
+CompareTable::CompareTable(const compare::Comparison& comparison, Face face)
+    : comparison_(comparison),
+      face_(face),
+      columns_(CompareColumns(comparison.mode, face, comparison.shows_stack)),
+      scratch_(kMaxColumns) {
+  cells_.reserve(kMaxColumns);
+}
+
+void CompareTable::Text(std::string_view borrowed) { cells_.push_back(Cell::Text(borrowed)); }
+
+void CompareTable::Own(std::string text) {
+  assert(used_ < scratch_.size());
+  scratch_[used_] = std::move(text);
+  cells_.push_back(Cell::Text(scratch_[used_++]));
+}
+
+void CompareTable::Number(double value) {
+  if (std::isnan(value)) {
+    Text("Nan");
+  } else {
+    cells_.push_back(Cell::Double(value));
+  }
+}
+
+// Integers beyond 64 bits keep all their digits in csv; a workbook has doubles only.
+void CompareTable::Value(const CellValue& value) {
+  switch (value.kind) {
+    case CellValue::Kind::kNone:
+      return Text("None");
+    case CellValue::Kind::kUnknown:
+      return Text(kNotAvailable);
+    case CellValue::Kind::kBool:
+      cells_.push_back(Cell::Bool(value.b));
+      return;
+    case CellValue::Kind::kInt:
+      cells_.push_back(Cell::Int(value.i));
+      return;
+    case CellValue::Kind::kDouble:
+      return Number(value.d);
+    case CellValue::Kind::kText:
+      return Text(value.text);
+    case CellValue::Kind::kBigInt:
+      break;
+  }
+  const std::string_view digits = value.text;
+  uint64_t u = 0;
+  const auto [end, code] = std::from_chars(digits.data(), digits.data() + digits.size(), u);
+  if (code == std::errc() && end == digits.data() + digits.size()) {
+    cells_.push_back(Cell::Uint(u));
+  } else {
+    Text(digits);
+  }
+}
+
+// Old face: differences are numbers (compare.md 8.1); new face: every one of the eight cells is
+// text (8.2).
+void CompareTable::StatText(const StatCell& cell) {
+  switch (cell.kind) {
+    case StatCell::Kind::kNumber:
+      if (face_ == Face::kOld) return Number(cell.value);
+      return Own(PyFloatRepr(cell.value));
+    case StatCell::Kind::kPercent:
+      return Own(PyFloatRepr(cell.value) + "%");
+    case StatCell::Kind::kZeroText:
+      return Text("0");
+    case StatCell::Kind::kNan:
+      return Text("Nan");
+    case StatCell::Kind::kInf:
+      return Text("inf");
+    case StatCell::Kind::kNegInf:
+      return Text("-inf");
+    case StatCell::Kind::kNotAvailable:
+      return Text(kNotAvailable);
+    case StatCell::Kind::kDiff:
+      return Text("Diff");
+  }
+}
+
+void CompareTable::AddStart(const Row& row) {
+  const std::string_view unknown = face_ == Face::kOld ? "None" : kNotAvailable;
+  const auto pair = [&](auto get) {
+    Text(row.target == nullptr ? kNotAvailable : get(*row.target));
+    Text(row.golden == nullptr ? kNotAvailable : get(*row.golden));
+  };
+  pair([](const Leaf& leaf) { return std::string_view(leaf.name); });
+  pair([&](const Leaf& leaf) { return leaf.is_null ? unknown : std::string_view(leaf.dtype); });
+  pair([&](const Leaf& leaf) { return leaf.is_null ? unknown : std::string_view(leaf.shape); });
+  Text(GradText(row.target));
+  Text(GradText(row.golden));
+}
+
+void CompareTable::AddTensor(const Row& row) {
+  const metrics::PairMetrics& m = row.metrics;
+  if (row.gate == Gate::kZeroDim) {
+    Text("unsupported");
+    Text("unsupported");
+    Number(metrics::Round12(m.max_abs));
+    Number(metrics::Round12(m.max_rel));
+    Text("unsupported");
+    Text("unsupported");
+    return;
+  }
+  if (row.gate != Gate::kCompared) {
+    const std::string_view text = row.gate == Gate::kShapes               ? "shape unmatched"
+                                  : row.gate == Gate::kNonFinitePositions ? kNotAvailable
+                                                                          : "unsupported";
+    for (int i = 0; i < 6; ++i) Text(text);
+    return;
+  }
+  using metrics::CosineCase;
+  switch (m.cosine_case) {
+    case CosineCase::kValue:
+      Number(metrics::RoundCosine(m.cosine));
+      break;
+    case CosineCase::kBothZero:
+      Number(1.0);
+      break;
+    case CosineCase::kOneElement:
+      Text("unsupported");
+      break;
+    case CosineCase::kTargetZero:
+    case CosineCase::kGoldenZero:
+    case CosineCase::kNan:
+      Text("Nan");
+      break;
+  }
+  Number(m.euclidean);
+  Number(metrics::Round12(m.max_abs));
+  Number(metrics::Round12(m.max_rel));
+  Number(metrics::Round12(m.below_thousandth));
+  Number(metrics::Round12(m.below_five_thousandths));
+}
+
+void CompareTable::AddStatistics(const Row& row) {
+  for (const StatCell& cell : row.diff) StatText(cell);
+  for (const StatCell& cell : row.relative) StatText(cell);
+}
+
+void CompareTable::AddStats(const Leaf* leaf) {
+  if (leaf == nullptr) {
+    for (int i = 0; i < 4; ++i) Text(kNotAvailable);
+    return;
+  }
+  Value(leaf->max);
+  Value(leaf->min);
+  Value(leaf->mean);
+  Value(leaf->norm);
+}
+
+void CompareTable::AddEnd(const Row& row) {
+  const Mode mode = comparison_.mode;
+  cells_.push_back(Cell::Bool(row.grad_consistent));
+  const std::string_view verdict = VerdictText(row, mode, face_);
+  if (verdict.empty()) {
+    cells_.emplace_back();
+  } else {
+    Text(verdict);
+  }
+  if (mode != Mode::kMd5 || face_ == Face::kNew) {
+    std::string message = ErrMessage(row, mode, face_);
+    if (message.empty()) {
+      cells_.emplace_back();
+    } else {
+      Own(std::move(message));
+    }
+  }
+  if (comparison_.shows_stack) {
+    const std::vector<std::string>* stack =
+        row.first_of_entry && row.target != nullptr ? comparison_.Stack(*row.target) : nullptr;
+    if (stack == nullptr) {
+      Text(kNotAvailable);
+    } else {
+      std::string list = "[";
+      for (const std::string& line : *stack) {
+        if (list.size() > 1) list += ", ";
+        list += PyStringRepr(line);
+      }
+      Own(list + "]");
+    }
+  }
+  if (mode == Mode::kTensor) {
+    Own(fmt::format("[{}, {}]", PyStringRepr(DataName(row.target)),
+                    PyStringRepr(DataName(row.golden))));
+  }
+}
+
+std::span<const Cell> CompareTable::Cells(size_t index) {
+  const Row& row = comparison_.rows[index];
+  cells_.clear();
+  used_ = 0;
+  AddStart(row);
+  if (comparison_.mode == Mode::kTensor) AddTensor(row);
+  if (comparison_.mode == Mode::kStatistics) AddStatistics(row);
+  if (comparison_.mode == Mode::kMd5) {
+    Text(row.target == nullptr ? kNotAvailable : std::string_view(row.target->md5));
+    Text(row.golden == nullptr ? kNotAvailable : std::string_view(row.golden->md5));
+  } else {
+    AddStats(row.target);
+    AddStats(row.golden);
+  }
+  AddEnd(row);
+  assert(cells_.size() == columns_.size());
+  return cells_;
+}
+
+report::Mark CompareTable::MarkOf(size_t index) const {
+  const Row& row = comparison_.rows[index];
+  if (row.red) return report::Mark::kError;
+  return row.yellow ? report::Mark::kWarning : report::Mark::kNone;
+}
+
+Result<std::vector<std::string>> CompareTable::WriteTo(report::TableWriter& writer,
+                                                       const CancelToken* cancel) {
+  MSPROBE_TRY(writer.Begin(columns_));
+  for (size_t i = 0; i < comparison_.rows.size(); ++i) {
+    if (cancel != nullptr && cancel->cancelled()) {
+      return Error(ErrorCode::kCancelled, "interrupted while the report was written");
+    }
+    MSPROBE_TRY(writer.Row(Cells(i), MarkOf(i)));
+  }
+  return writer.Finish();
+}
+
+}  // namespace msprobe::app

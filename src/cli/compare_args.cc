@@ -1,0 +1,244 @@
+#include "cli/compare_args.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <memory>
+
+#include "cli/names.h"
+
+namespace msprobe::cli {
+namespace {
+
+using compare::Face;
+
+constexpr const char* kCommon = "Common";
+constexpr const char* kMatching = "Matching";
+constexpr const char* kReport = "Report";
+constexpr const char* kVerdicts = "Verdicts and exit status";
+constexpr const char* kTerminal = "Terminal";
+constexpr const char* kNewUsage = "msprobe compare -tp TARGET -gp GOLDEN [options]";
+constexpr const char* kOldUsage = "msprobe -f pytorch compare -i compare.json [options]";
+
+// Shows upstream's single-dash name before the long one.
+class HelpFormatter final : public CLI::Formatter {
+ public:
+  std::string make_option_name(const CLI::Option* option, bool positional) const override {
+    std::string name = option->get_name(positional, true);
+    const size_t k = name.find("--");
+    if (k == std::string::npos) return name;
+    const std::string_view alias = SingleDash(std::string_view(name).substr(k));
+    return alias.empty() ? name : name.insert(k, std::string(alias) + ",");
+  }
+};
+
+void AddTerminal(CLI::App& app, CompareArgs& out) {
+  app.add_flag("-q,--quiet", out.quiet, "only warnings, errors and the closing line")
+      ->group(kTerminal);
+  app.add_flag("-v,--verbose", out.verbose, "also say what is being done")->group(kTerminal);
+  app.add_flag("--debug", out.debug, "also say details that help to report a fault of this tool")
+      ->group(kTerminal);
+  app.add_flag("-h,--help", out.help, "this text")->group(kTerminal);
+}
+
+void AddShared(CLI::App& app, CompareArgs& out) {
+  app.add_option("-o,--output_path", out.output_path,
+                 "folder of the reports, made when absent (./output)")
+      ->type_name("DIR")
+      ->expected(0, 1)
+      ->default_str("./output")
+      ->group(kCommon);
+  app.add_option("--data_mapping", out.data_mapping,
+                 "YAML: names of target rows to names of golden rows")
+      ->type_name("YAML")
+      ->group(kMatching);
+  app.add_option("--rules", out.rules,
+                 "base, default or upstream: which rules give the verdicts. default (what you get) "
+                 "is the same as base in "
+                 "this build")
+      ->type_name("SET")
+      ->group(kVerdicts);
+  app.add_option("--fail-on", out.fail_on,
+                 "end with status 3 when there are rows with this verdict or a worse one: error, "
+                 "warning, unmatched, or "
+                 "several separated by commas")
+      ->type_name("VERDICT")
+      ->group(kVerdicts);
+  app.add_flag("--no-html", out.no_html, "accepted; this build writes no HTML report")
+      ->group(kReport);
+}
+
+void AddNew(CLI::App& app, CompareArgs& out) {
+  app.add_option("--target_path", out.target_path,
+                 "dump under test: dump.json, debug.json, or a folder of ranks or steps")
+      ->type_name("PATH")
+      ->group(kCommon);
+  app.add_option("--golden_path", out.golden_path, "reference dump, of the same kind")
+      ->type_name("PATH")
+      ->group(kCommon);
+  AddShared(app, out);
+  app.add_flag("--xlsx", out.xlsx, "write xlsx instead of csv")->group(kCommon);
+  app.add_flag("--fuzzy_match", out.fuzzy, "pair calls that differ only in their number")
+      ->group(kMatching);
+  app.add_option("--cell_mapping", out.cell_mapping,
+                 "YAML: module classes or names of the target to those of the golden side")
+      ->type_name("[YAML]")
+      ->expected(0, 1)
+      ->group(kMatching);
+  app.add_flag("--is_print_compare_log", out.row_log,
+               "one log line per row (tensor dumps; needs -v)")
+      ->group(kTerminal);
+  app.add_option("-m,--mode", out.mode, "auto is the only mode of this build")
+      ->type_name("MODE")
+      ->group("");
+}
+
+void AddOld(CLI::App& app, CompareArgs& out) {
+  app.add_option(
+         "-i,--input_path", out.input_path,
+         "compare.json with npu_path and bench_path (two dump.json files, or two folders of ranks)")
+      ->type_name("JSON")
+      ->group(kCommon);
+  AddShared(app, out);
+  app.add_flag("--highlight", out.highlight, "colour bad rows red and suspicious ones yellow")
+      ->group(kReport);
+  app.add_flag("-c,--compare_only", out.compare_only, "no advisor_*.txt")->group(kReport);
+  app.add_flag("-s,--stack_mode", out.stack_mode, "show the call stacks of stack_path")
+      ->group(kReport);
+  app.add_flag("-f,--fuzzy_match", out.fuzzy, "pair calls that differ only in their number")
+      ->group(kMatching);
+  // Known, so that their refusal can say why (compare.md 1.1).
+  app.add_option("--cell_mapping", out.cell_mapping)->expected(0, 1)->group("");
+}
+
+struct Parser {
+  CLI::App app;
+  std::vector<std::string> api, layer;  // values are not used: refused or ignored as a whole
+};
+
+std::unique_ptr<Parser> MakeParser(Face face, CompareArgs& out) {
+  auto p = std::make_unique<Parser>();
+  CLI::App& app = p->app;
+  app.name("msprobe");
+  app.formatter(std::make_shared<HelpFormatter>());
+  app.get_formatter()->column_width(40);
+  app.set_help_flag();
+  if (face == Face::kNew) {
+    AddNew(app, out);
+  } else {
+    AddOld(app, out);
+  }
+  app.add_option("--api_mapping", p->api)->expected(0, 1)->group("");
+  app.add_option("--layer_mapping", p->layer)->expected(0, 1)->group("");
+  AddTerminal(app, out);
+  return p;
+}
+
+// Long names and single letters.
+std::vector<std::string> KnownOptions(const CLI::App& app) {
+  std::vector<std::string> out;
+  for (const CLI::Option* o : app.get_options()) {
+    for (const std::string& name : o->get_lnames()) out.push_back("--" + name);
+    for (const std::string& name : o->get_snames()) out.push_back("-" + name);
+  }
+  return out;
+}
+
+// A forgotten value would make the library take the next option as the value.
+void CheckValues(const CLI::App& app, std::span<const std::string> arguments,
+                 std::vector<Error>& out) {
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    if (arguments[i].size() < 2 || arguments[i][0] != '-') continue;
+    const CLI::Option* option = app.get_option_no_throw(std::string(LongForm(arguments[i])));
+    if (option == nullptr || option->get_items_expected_min() == 0) continue;
+    if (i + 1 == arguments.size() || arguments[i + 1].starts_with('-')) {
+      out.push_back(
+          Error(ErrorCode::kInvalidArgument, "needs a value").At(arguments[i]).Hint("see --help"));
+    }
+  }
+}
+
+std::vector<std::pair<std::string, std::string>> Echo(const CLI::App& app) {
+  std::vector<std::pair<std::string, std::string>> out;
+  for (const CLI::Option* o : app.get_options()) {
+    if (o->count() == 0 || o->get_lnames().empty()) continue;
+    std::string value;
+    for (const std::string& r : o->results()) value += (value.empty() ? "" : ",") + r;
+    out.emplace_back(o->get_lnames().front(), std::move(value));
+  }
+  return out;
+}
+
+Error FromLibrary(const CLI::ParseError& e) {
+  std::string text = e.what();
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  return Error(ErrorCode::kInvalidArgument, std::move(text)).Hint("see --help");
+}
+
+Error Missing(std::string_view option, std::string_view what) {
+  return Error(ErrorCode::kInvalidArgument, "is required")
+      .At(std::string(option))
+      .Hint(std::string(what));
+}
+
+void CheckRequired(const CompareArgs& a, std::vector<Error>& out) {
+  if (a.face == Face::kOld) {
+    if (a.input_path.empty())
+      out.push_back(Missing("-i", "give the compare.json that names the two dumps"));
+    return;
+  }
+  if (a.target_path.empty()) out.push_back(Missing("-tp", "give the dump under test"));
+  if (a.golden_path.empty()) out.push_back(Missing("-gp", "give the reference dump"));
+}
+
+}  // namespace
+
+std::vector<Error> ParseCompareArgs(std::span<const std::string> arguments, Face face,
+                                    CompareArgs& out) {
+  out.face = face;
+  const auto p = MakeParser(face, out);
+  CompareArgs unused;
+  const auto other = MakeParser(face == Face::kNew ? Face::kOld : Face::kNew, unused);
+  const std::vector<std::string> known = KnownOptions(p->app);
+  std::vector<Error> problems = CheckOptions(arguments, known, KnownOptions(other->app),
+                                             face == Face::kNew ? kOldUsage : kNewUsage);
+  CheckValues(p->app, arguments, problems);
+  if (!problems.empty()) return problems;
+  // The library takes its arguments in reverse.
+  std::vector<std::string> args;
+  for (auto it = arguments.rbegin(); it != arguments.rend(); ++it) args.emplace_back(LongForm(*it));
+  try {
+    p->app.parse(args);
+  } catch (const CLI::ParseError& e) {
+    return {FromLibrary(e)};
+  }
+  out.api_mapping = p->app.count("--api_mapping") > 0;
+  out.layer_mapping = p->app.count("--layer_mapping") > 0;
+  if (out.help) return {};
+  if (problems.empty()) CheckRequired(out, problems);
+  out.echo = Echo(p->app);
+  return problems;
+}
+
+std::string CompareHelp(Face face) {
+  CompareArgs unused;
+  const auto p = MakeParser(face, unused);
+  std::string text = p->app.help();
+  // The library's own first lines name the program only.
+  const size_t options = text.find(std::string(kCommon) + ":");
+  const std::string head = fmt::format(
+      "Compare two dumps and say where they part.\n\nUsage: {}\n{}\n",
+      face == Face::kNew ? kNewUsage : kOldUsage,
+      face == Face::kNew ? "\nTwo files are compared by themselves. Folders are compared rank by "
+                           "rank (rank, rank0, …), folders of steps step by\n"
+                           "step. Every row of the csv has its Result: pass, warning, error, or "
+                           "unmatched when it could not be compared.\n"
+                         : "\nWrites the columns, workbook and advice of the 8.x releases. New "
+                           "spelling: msprobe compare --help\n");
+  return head + (options == std::string::npos ? text : text.substr(options)) +
+         "\nExit status: 0 done, 1 failed or done in part, 2 refused before any work, 3 --fail-on "
+         "reached, 130 interrupted.\n";
+}
+
+}  // namespace msprobe::cli

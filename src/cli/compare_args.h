@@ -1,0 +1,39 @@
+// Arguments of `msprobe compare` in both spellings.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "compare/compare.h"
+
+namespace msprobe::cli {
+
+struct CompareArgs {
+  compare::Face face = compare::Face::kNew;
+  bool help = false;
+  bool quiet = false, verbose = false, debug = false;
+  std::string input_path;                // old face: compare.json
+  std::string target_path, golden_path;  // new face
+  std::string output_path = "./output";
+  std::string mode = "auto";
+  bool xlsx = false, fuzzy = false, row_log = false;
+  bool stack_mode = false, compare_only = false, highlight = false;  // old face
+  std::optional<std::string> data_mapping, cell_mapping;             // cell_mapping "" = flag alone
+  bool api_mapping = false, layer_mapping = false;                   // given at all
+  std::string rules = "default";
+  std::string fail_on;  // words separated by commas
+  bool no_html = false;
+  std::vector<std::pair<std::string, std::string>>
+      echo;  // what was given, long names without dashes
+};
+
+// `arguments` after the command's name. Problems: unknown options, missing values; empty when all
+// is well.
+std::vector<Error> ParseCompareArgs(std::span<const std::string> arguments, compare::Face face,
+                                    CompareArgs& out);
+std::string CompareHelp(compare::Face face);
+
+}  // namespace msprobe::cli

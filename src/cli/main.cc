@@ -1,0 +1,116 @@
+#include "cli/main.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <exception>
+#include <span>
+#include <string_view>
+
+#include "cli/compare_command.h"
+#include "cli/names.h"
+#include "cli/status.h"
+#include "cli/terminal.h"
+
+namespace msprobe::cli {
+namespace {
+
+constexpr std::string_view kHelp =
+    R"(msprobe finds the operator that makes a model's numbers differ between devices, versions and precisions.
+
+Usage:
+  msprobe compare -tp TARGET -gp GOLDEN [-o DIR]         compare two dumps; one csv per rank
+  msprobe -f pytorch compare -i compare.json [-o DIR]    the same in the spelling of the 8.x releases; xlsx and advice
+  msprobe compare --help                                 all options
+
+TARGET is the dump under test, GOLDEN the reference: two dump.json files, two folders of ranks, or two folders of steps.
+Dumps are recorded in a training or inference script by msprobe.pytorch.PrecisionDebugger.
+
+Commands:
+  compare      compare two dumps and say where they part
+
+Other:
+  --version    version of this program
+  -h, --help   this text
+
+Exit status: 0 done, 1 failed or done in part, 2 refused before any work, 3 --fail-on reached, 130 interrupted.
+)";
+
+const std::vector<std::string>& Commands() {
+  static const std::vector<std::string> commands = {"compare"};
+  return commands;
+}
+
+int Refuse(Terminal& terminal, const Error& error) {
+  terminal.PrintErrors({&error, 1});
+  return kRefused;
+}
+
+int RunCommand(std::span<const std::string> args, compare::Face face, Terminal& terminal) {
+  const std::string& name = args.front();
+  if (name == "compare") return RunCompare(args.subspan(1), face, terminal);
+  if (IsPlannedCommand(name)) return Refuse(terminal, PlannedError(name));
+  return Refuse(terminal,
+                UnknownError(name.starts_with('-') ? "option" : "command", name, Commands()));
+}
+
+bool IsHelp(std::string_view a) { return a == "-h" || a == "--help" || a == "help"; }
+
+// `-f pytorch COMMAND …`, the spelling of the 8.x releases: the framework comes first.
+int RunOldSpelling(std::span<const std::string> args, Terminal& terminal) {
+  const bool joined = args.front().starts_with("--framework=");
+  const size_t used = joined ? 1 : 2;
+  if (args.size() < used) {
+    terminal.PrintAnswer(kHelp);
+    return kDone;
+  }
+  const std::string framework = joined ? args[0].substr(args[0].find('=') + 1) : args[1];
+  if (framework == "mindspore") {
+    return Refuse(terminal, Error(ErrorCode::kUnsupported, "this build reads PyTorch dumps only")
+                                .At("-f mindspore")
+                                .Hint("use -f pytorch"));
+  }
+  if (framework != "pytorch") {
+    return Refuse(terminal, UnknownError("framework", framework, {"pytorch", "mindspore"}));
+  }
+  if (args.size() == used || IsHelp(args[used])) {
+    terminal.PrintAnswer(kHelp);
+    return kDone;
+  }
+  return RunCommand(args.subspan(used), compare::Face::kOld, terminal);
+}
+
+int Run(std::span<const std::string> args, Terminal& terminal) {
+  if (args.empty() || IsHelp(args[0])) {
+    terminal.PrintAnswer(kHelp);
+    return kDone;
+  }
+  if (args[0] == "--version" || args[0] == "-V") {
+    terminal.PrintAnswer("msprobe " MSPROBE_VERSION "\n");
+    return kDone;
+  }
+  if (args[0] == "-f" || args[0] == "--framework" || args[0].starts_with("--framework=")) {
+    return RunOldSpelling(args, terminal);
+  }
+  return RunCommand(args, compare::Face::kNew, terminal);
+}
+
+}  // namespace
+
+int Main(const std::vector<std::string>& argv) {
+  Terminal terminal(LogLevel::kWarning);
+  // The one translation point for exceptions: the libraries below have none of their own.
+  try {
+    return Run(std::span(argv).subspan(std::min<size_t>(argv.size(), 1)), terminal);
+  } catch (const std::bad_alloc&) {
+    const Error error(ErrorCode::kInternal, "out of memory");
+    terminal.PrintErrors({&error, 1});
+  } catch (const std::exception& e) {
+    const Error error =
+        Error(ErrorCode::kInternal, e.what()).Hint("this is a fault of msprobe; please report it");
+    terminal.PrintErrors({&error, 1});
+  }
+  return kFailed;
+}
+
+}  // namespace msprobe::cli

@@ -1,0 +1,16 @@
+// The command line. One entry point, used by the native executable and, through _core, by the
+// wheel's console script.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace msprobe::cli {
+
+// argv[0] is the program's name. Returns the exit status (architecture.md 5): 0 done, 1 failed or
+// partial, 2 refused before any work, 3 --fail-on reached, 130/143 interrupted by SIGINT/SIGTERM.
+// Answers go to stdout, messages and the closing line to stderr. While it runs it owns the handlers
+// of SIGINT and SIGTERM and restores them. Not reentrant. Never throws.
+int Main(const std::vector<std::string>& argv);
+
+}  // namespace msprobe::cli

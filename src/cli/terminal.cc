@@ -1,0 +1,128 @@
+#include "cli/terminal.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <csignal>
+#include <cstdio>
+#include <string>
+
+#include "base/text.h"
+
+namespace msprobe::cli {
+namespace {
+
+std::string_view LevelName(LogLevel level) {
+  switch (level) {
+    case LogLevel::kDebug:
+      return "debug";
+    case LogLevel::kInfo:
+      return "info";
+    case LogLevel::kWarning:
+      return "warning";
+    case LogLevel::kError:
+      return "error";
+  }
+  return "";
+}
+
+std::atomic<CancelToken*> g_token{nullptr};
+std::atomic<int> g_signal{0};
+
+extern "C" void OnInterrupt(int number) {
+  g_signal.store(number, std::memory_order_relaxed);
+  if (CancelToken* token = g_token.load(std::memory_order_relaxed)) token->Cancel();
+}
+
+}  // namespace
+
+Terminal::Terminal(LogLevel level) : level_(level), is_terminal_(isatty(STDERR_FILENO) == 1) {}
+
+Terminal::~Terminal() {
+  const std::lock_guard lock(mutex_);
+  ClearProgress();
+  std::fflush(stderr);
+}
+
+void Terminal::ClearProgress() {
+  if (!progress_shown_) return;
+  std::fputs("\r\x1b[K", stderr);
+  progress_shown_ = false;
+}
+
+void Terminal::Write(std::string_view line) {
+  ClearProgress();
+  std::string text(line);
+  text += '\n';
+  std::fwrite(text.data(), 1, text.size(), stderr);
+}
+
+void Terminal::Log(LogLevel level, std::string_view message) {
+  if (level < level_) return;
+  const std::lock_guard lock(mutex_);
+  Write(fmt::format("msprobe: {}: {}", LevelName(level), VisibleText(message)));
+}
+
+void Terminal::Update(std::string_view stage, uint64_t done, uint64_t total) {
+  if (!is_terminal_ || level_ > LogLevel::kInfo) return;
+  const std::lock_guard lock(mutex_);
+  const auto now = std::chrono::steady_clock::now();
+  if (progress_shown_ && done < total && now - last_ < std::chrono::milliseconds(100)) return;
+  last_ = now;
+  const double share =
+      total == 0 ? 100.0 : 100.0 * static_cast<double>(done) / static_cast<double>(total);
+  const std::string text =
+      fmt::format("\r\x1b[K{}: {} of {} ({:.0f}%)", VisibleText(stage), done, total, share);
+  std::fwrite(text.data(), 1, text.size(), stderr);
+  std::fflush(stderr);
+  progress_shown_ = true;
+}
+
+void Terminal::PrintErrors(std::span<const struct Error> errors) {
+  constexpr size_t kMost = 20;
+  const std::lock_guard lock(mutex_);
+  for (size_t i = 0; i < errors.size() && i < kMost; ++i) {
+    Write("msprobe: error: " + errors[i].ToString());
+  }
+  if (errors.size() > kMost)
+    Write(fmt::format("msprobe: error: and {} more", errors.size() - kMost));
+}
+
+void Terminal::PrintLine(std::string_view line) {
+  const std::lock_guard lock(mutex_);
+  Write(fmt::format("msprobe: {}", line));
+}
+
+void Terminal::PrintAnswer(std::string_view text) {
+  const std::lock_guard lock(mutex_);
+  ClearProgress();
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  std::fflush(stdout);
+}
+
+struct InterruptScope::Saved {
+  struct sigaction interrupt;
+  struct sigaction terminate;
+};
+
+InterruptScope::InterruptScope(CancelToken& token) : saved_(new Saved) {
+  g_signal.store(0);
+  g_token.store(&token);
+  struct sigaction action = {};
+  action.sa_handler = OnInterrupt;
+  action.sa_flags = static_cast<int>(SA_RESETHAND);
+  sigaction(SIGINT, &action, &saved_->interrupt);
+  sigaction(SIGTERM, &action, &saved_->terminate);
+}
+
+InterruptScope::~InterruptScope() {
+  sigaction(SIGINT, &saved_->interrupt, nullptr);
+  sigaction(SIGTERM, &saved_->terminate, nullptr);
+  g_token.store(nullptr);
+  delete saved_;
+}
+
+int InterruptScope::signal() const { return g_signal.load(); }
+
+}  // namespace msprobe::cli

@@ -1,0 +1,59 @@
+// What a person at a terminal sees: messages and progress on stderr, error lines, interrupts.
+#pragma once
+
+#include <chrono>
+#include <mutex>
+#include <span>
+#include <string_view>
+
+#include "base/error.h"
+#include "base/log.h"
+
+namespace msprobe::cli {
+
+// Log and progress share stderr, so one object owns it. Progress appears only when stderr is a
+// terminal.
+class Terminal final : public LogSink, public ProgressSink {
+ public:
+  explicit Terminal(LogLevel level);
+  ~Terminal() override;
+  void set_level(LogLevel level) { level_ = level; }
+
+  void Log(LogLevel level, std::string_view message) override;
+  void Update(std::string_view stage, uint64_t done, uint64_t total) override;
+
+  // "msprobe: error: …" for each of up to 20 problems, then a count of the rest (decisions.md 2).
+  void PrintErrors(std::span<const struct Error> errors);
+  // A line on stderr without prefix level, shown at every level.
+  void PrintLine(std::string_view line);
+  // Text on stdout.
+  void PrintAnswer(std::string_view text);
+
+ private:
+  void ClearProgress();
+  void Write(std::string_view line);
+
+  std::mutex mutex_;
+  LogLevel level_;
+  bool is_terminal_ = false;
+  bool progress_shown_ = false;
+  std::chrono::steady_clock::time_point last_;
+};
+
+// While it lives, the first SIGINT or SIGTERM cancels `token`; a second one ends the process as
+// usual. Restores the handlers before.
+class InterruptScope {
+ public:
+  explicit InterruptScope(CancelToken& token);
+  ~InterruptScope();
+  InterruptScope(const InterruptScope&) = delete;
+  InterruptScope& operator=(const InterruptScope&) = delete;
+  // 0, or the number of the signal that came.
+  int signal() const;
+
+ private:
+  struct Saved;
+  Saved* saved_;
+};
+
+}  // namespace msprobe::cli
