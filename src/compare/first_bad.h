@@ -1,0 +1,16 @@
+// Where the two runs part: the first entry whose own inputs are right and whose output is wrong.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "compare/store.h"
+
+namespace msprobe::compare {
+
+// Entries are taken in order of execution: forward calls as the file has them, then backward calls,
+// then gradients. A row is wrong when either face's verdict says so. When every wrong entry has
+// wrong inputs, the first wrong row is given, and the reason says so.
+std::optional<FirstBad> FindFirstBad(const std::vector<Row>& rows, const Side& target, Mode mode);
+
+}  // namespace msprobe::compare

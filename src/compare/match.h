@@ -1,0 +1,27 @@
+// Which golden leaf each target leaf is compared with (compare.md 5).
+#pragma once
+
+#include <vector>
+
+#include "compare/store.h"
+
+namespace msprobe::compare {
+
+// Rows in report order: every target leaf, then the golden leaves without a partner. Sets target,
+// golden, fuzzy, dropped_pair, the gates kNoGoldenRow, kNoTargetRow and kDTypes, grad_consistent
+// and first_of_entry.
+//
+// One matcher for both faces: by row name, backward calls by order of appearance (5.2),
+// `….parameters_grad` as `….parameters_grad.0` (D47). What the old face parts by shape (5.1) is
+// shown with both sides as dropped_pair. A name that stands n times on each side (D31) pairs in
+// order.
+std::vector<Row> MatchRows(Side& target, Side& golden, const Options& options, bool is_debug);
+
+// The type filter of 5.3: equal texts, or both of the floating family.
+bool MayCompare(std::string_view target_dtype, std::string_view golden_dtype);
+
+// The entry name after cell mapping (5.6); empty when nothing can match it. `map` may be null: the
+// flag alone.
+std::string MapCell(std::string_view entry_name, const config::NameMap* map);
+
+}  // namespace msprobe::compare

@@ -1,0 +1,80 @@
+// What a comparison keeps of both dumps: leaves in report order, their texts in one arena.
+#pragma once
+
+#include <cstddef>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "compare/compare.h"
+#include "dump/reader.h"
+
+namespace msprobe::compare {
+
+// Texts that live as long as the arena, at stable addresses.
+class Arena {
+ public:
+  std::string_view Copy(std::string_view text) { return Join(text, {}, {}); }
+  std::string_view Join(std::string_view a, std::string_view b, std::string_view c = {});
+
+ private:
+  std::vector<std::unique_ptr<char[]>> blocks_;
+  char* next_ = nullptr;
+  size_t left_ = 0;
+};
+
+// Texts that repeat (dtypes, shapes): one copy each.
+class TextPool {
+ public:
+  explicit TextPool(Arena& arena) : arena_(arena) {}
+  std::string_view Intern(std::string_view text);
+
+ private:
+  Arena& arena_;
+  std::unordered_set<std::string_view> texts_;
+  std::string_view last_;
+};
+
+enum class Direction : uint8_t { kOther, kForward, kBackward, kGrad };
+
+// compare.md 4.5: `Torch.add.3.forward`, `Module.fc.Linear.backward.1`, `….parameters_grad[.0]`. A
+// name that fits none of these is kOther with the whole name as base.
+struct NameParts {
+  std::string_view base;
+  std::string_view call;  // digits; empty when there are none
+  Direction direction = Direction::kOther;
+  bool number_last = false;  // module style: the number follows the direction
+};
+NameParts ParseEntryName(std::string_view name);
+
+struct Entry {
+  std::string name;
+  size_t first = 0, count = 0;  // leaves [first, first + count)
+};
+
+struct Side {
+  Side() = default;
+  Side(const Side&) = delete;
+  Side& operator=(const Side&) = delete;
+
+  dump::ReadInfo info;
+  Arena arena;
+  TextPool pool{arena};
+  std::deque<Entry>
+      entries;  // file order; a repeated name keeps its first place and its last content
+  std::vector<Leaf> leaves;
+  bool has_md5 = false;     // some leaf carries a checksum
+  uint64_t duplicates = 0;  // entries that a later one of the same name replaced
+};
+
+struct Comparison::Store {
+  Side target, golden;
+  std::optional<dump::StackTable> stack;
+};
+
+}  // namespace msprobe::compare

@@ -1,0 +1,27 @@
+// Tensor mode: files of the pairs, the gates of compare.md 7.2, and the metrics in one streaming
+// pass.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/log.h"
+#include "base/result.h"
+#include "compare/compare.h"
+
+namespace msprobe::compare {
+
+struct TensorFolders {
+  std::string target, golden;  // the dump_tensor_data folders
+};
+
+// Fills gate, unreadable, dtype_differs, class_differs, relative_l2 and metrics of every row that
+// has a partner and was not parted by the type filter. A file that cannot be read concerns its row
+// only. Work goes over `workers` threads, the largest pairs first, and large pairs in pieces;
+// results do not depend on the number of threads. Contiguous tensors are read in blocks; only
+// layouts that cannot be are read whole, up to `memory_limit` bytes (0: 4 GiB), one at a time when
+// large. Error: kCancelled.
+Status CompareTensors(std::vector<Row>& rows, const TensorFolders& folders, unsigned workers,
+                      uint64_t memory_limit, ProgressSink& progress, const CancelToken* cancel);
+
+}  // namespace msprobe::compare
