@@ -151,7 +151,9 @@ void JudgeFloat(const OutputPair& pair, Standard standard, DetailsRow& row) {
   }
   const bool cosine_ok = JudgeCosine(f, row);
   // The old spelling stops at a cosine that is NaN; its rows carry nothing behind it.
-  const bool stops_at_nan = standard == Standard::kOld && std::isnan(f.cosine) && f.count > 1;
+  const MetricCell& cosine = row[Column::kCosine];
+  const bool stops_at_nan = standard == Standard::kOld && cosine.kind != MetricCell::Kind::kBlank &&
+                            std::isnan(cosine.value);
   if (f.class_mismatch > 0) {
     row.status = Decide(row, Status::kError,
                         fmt::format("NaN or infinity differ at {} elements", f.class_mismatch));

@@ -124,12 +124,10 @@ double UlpError(T b, T d, const Constants& k) {
   int exponent = 0;
   if (ab > 0) exponent = std::ilogb(ab);
   exponent = std::max(exponent, k.ulp_min_exponent);
-  const W u = std::fabs(std::ldexp(static_cast<W>(d - b), k.ulp_bits - exponent));
-  return static_cast<double>(u);
+  return static_cast<double>(std::fabs(std::ldexp(static_cast<T>(d - b), k.ulp_bits - exponent)));
 }
 
-// 8-bit floats, whose mantissa narrows with the exponent. Signed, as the published figures are;
-// magnitudes are the caller's.
+// Signed error of 8-bit floats, whose mantissa narrows with the exponent.
 double Ulp8Error(double x, double y) {
   const double tiny = std::ldexp(1.0, -1000);
   const double ex = std::max(std::log2(std::fabs(x) + tiny), -22.0);
@@ -216,7 +214,7 @@ class Pass {
 
  private:
   double Ulp(T b, T d) const {
-    if (k_.ulp8) return Ulp8Error(static_cast<double>(b), static_cast<double>(d));
+    if (k_.ulp8) return std::fabs(Ulp8Error(static_cast<double>(b), static_cast<double>(d)));
     if (k_.ulp_double) return UlpError(static_cast<double>(b), static_cast<double>(d), k_);
     return UlpError(b, d, k_);
   }
@@ -224,7 +222,9 @@ class Pass {
   static double NaN() { return std::numeric_limits<double>::quiet_NaN(); }
 
   void Common(T b, T d, T c, T ae, T rel) {
-    const Class cb = ClassOf(c);
+    const Class cb = device_ == DType::kBF16
+                         ? ClassOf(BFloat16ToFloat(FloatToBFloat16(static_cast<float>(b))))
+                         : ClassOf(c);
     const Class cd = ClassOf(d);
     const bool finite_pair = std::isfinite(b) && std::isfinite(d);
     if (!finite_pair) all_finite_ = false;
@@ -290,8 +290,8 @@ class Pass {
     const T limit = static_cast<T>(k_.clip);
     T difference = std::fabs(std::clamp(d, -limit, limit) - std::clamp(c, -limit, limit));
     if (std::isnan(c) || std::isnan(d)) return false;
-    if (device_ == DType::kF16)
-      difference = static_cast<T>(RoundToHalf(static_cast<double>(difference)));
+    difference =
+        RoundLike(difference, device_);  // the difference of two clipped values may overflow there
     return difference / abe <= static_cast<T>(tolerance);
   }
 

@@ -157,6 +157,11 @@ TEST(MetricPairs, CellsAndStatusesAreThoseOfTheGoldenFile) {
           cells[std::string(m->key)] = m->value.as_string();
       }
       if (cells.contains("exception")) continue;
+      // The old release refuses these dtypes; ours compares every class of integers under both
+      // spellings.
+      const bool narrow =
+          cells["bench_dtype"] == "torch.int8" || cells["bench_dtype"] == "torch.int16";
+      if (narrow && standard == Standard::kOld) continue;
       OutputPair p;
       p.api = pair.Find("api")->as_string();
       p.bench_dtype = pair.Find("bench")->Find("dtype")->as_string();
@@ -177,6 +182,8 @@ TEST(MetricPairs, CellsAndStatusesAreThoseOfTheGoldenFile) {
       EXPECT_EQ(got_status, status) << where << ": " << row.message;
       ++checked;
       if (ours != nullptr && cells["bench_dtype"].find("float") == std::string::npos) continue;
+      if (cells["bench_dtype"] == "torch.int16")
+        continue;  // the new release compares nothing there
       for (size_t k = 0; k < kNumColumns; ++k) {
         const Column c = static_cast<Column>(k);
         const bool share =
@@ -346,6 +353,14 @@ TEST(WorkedMetrics, UnitsInTheLastPlace) {
   const Figures fbf = FiguresOf(bbf.view(), dbf.view());
   EXPECT_EQ(fbf.mean_ulp, 0.875);
   EXPECT_EQ(fbf.over_ulp, 1u);
+  // Example of 8-bit floats: signed errors 1, 1, -0.34375, 1, -2, -978; their magnitudes count.
+  const Array b8 = Make(DType::kF64, {1, 20, 300, -1, 0});
+  Array d8{DType::kF8E4M3FN, {5}, {}};
+  for (const uint8_t bits : {0x39, 0x5C, 0x78, 0xBA, 0x00})
+    Push(d8.bytes, bits);  // 1.125, 24, 256, -1.25, 0
+  const Figures f8 = FiguresOf(b8.view(), d8.view());
+  EXPECT_EQ(f8.max_ulp, 978);
+  EXPECT_NEAR(f8.mean_ulp, (1 + 1 + 0.34375 + 2 + 978) / 5, 1e-12);
   const double inf = std::numeric_limits<double>::infinity();
   const Array both = Make(DType::kF64, {inf, 1});
   const Array same = Make(DType::kF32, {inf, 1});
@@ -398,7 +413,7 @@ TEST(Cells, NumbersInBothForms) {
   DetailsRow row;
   row.SetDouble(Column::kRmse, 8.657570994436986e-05);
   EXPECT_EQ(CellText(row[Column::kRmse], {14}), "0.00008657570994");
-  EXPECT_EQ(CellText(row[Column::kRmse], {}), "8.6575709944369864e-05");
+  EXPECT_EQ(CellText(row[Column::kRmse], {}), "8.6575709944369857e-05");
   row.SetSingleOrDouble(Column::kMaxRel, 0.007782101, true);
   EXPECT_EQ(CellText(row[Column::kMaxRel], {14}), "0.007782101");
   row.SetShare(Column::kSmallValue, 0, 0);

@@ -41,6 +41,8 @@ Key ParseKey(std::string_view name) {
   Key key;
   const size_t n = parts.size();
   if (n != 6 && n != 7) return key;
+  const bool direction = parts[n - 3] == "forward" || parts[n - 3] == "backward";
+  if (!direction || parts[n - 2] != "output") return key;
   key.valid = true;
   key.forward = parts[n - 3] != "backward";
   const auto begin = [&](size_t k) { return static_cast<size_t>(parts[k].data() - name.data()); };
@@ -200,14 +202,16 @@ void JudgeUlp(const Row& npu, const Row& gpu, JudgedRow& out) {
   out.ulp_mean = {true, mean, false, false};
   const Pairing means = PairingOf(mean, gpu[Column::kMeanUlp].value);
   const Pairing shares = PairingOf(share, gpu[Column::kUlpShare].value);
+  const double ratio = shares == Pairing::kNumbers ? RatioOf(share, gpu[Column::kUlpShare].value,
+                                                             RatioFloor(npu.device_dtype))
+                                                   : std::nan("");
   if (means == Pairing::kDiffer || shares == Pairing::kDiffer) {
-    out.ulp_ratio = {true, std::nan(""), false, true};
+    out.ulp_ratio = {true, ratio, false, true};
     out.status = Status::kError;
     Say(out, "ERROR: NaN or infinity of the ULP metrics differ");
     return;
   }
   if (means == Pairing::kSame) Say(out, "mean ULP error: the same NaN or infinity on both sides");
-  const double ratio = RatioOf(share, gpu[Column::kUlpShare].value, RatioFloor(npu.device_dtype));
   const bool single = npu.device_dtype == "torch.float32";
   const bool pass = ratio < 1 || (single ? mean < 64 || share < 0.05 : share < 0.001);
   out.ulp_ratio = {true, ratio, true, !pass};
