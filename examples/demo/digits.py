@@ -23,7 +23,7 @@ STEPS = 3
 
 
 class Block(nn.Module):
-    """Depthwise convolution, LayerNorm over channels, two linear layers, residual; small first weights as in ConvNeXt."""
+    """Depthwise convolution, LayerNorm over channels, two linear layers, residual; small at first as in ConvNeXt."""
 
     def __init__(self, width: int) -> None:
         super().__init__()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import importlib.util
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from types import ModuleType
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
+pytestmark = pytest.mark.no_sanitizer  # nothing here enters the extension
 
 
 def load(name: str) -> ModuleType:
@@ -191,3 +193,16 @@ def test_setup_without_root_prints_the_command(tmp_path: Path) -> None:
     assert done.returncode == 2
     assert "apt-get install --no-install-recommends build-essential ccache" in done.stderr
     assert not (tmp_path / "venv").exists()
+
+
+def test_installed_distribution_holds_everything_of_the_package() -> None:
+    try:
+        files = importlib.metadata.files("msprobe-native")
+    except importlib.metadata.PackageNotFoundError:
+        pytest.skip("msprobe-native is not installed here; `make test` installs it")
+    installed = {str(path) for path in files or []}
+    assert any(name.startswith("msprobe/_core.") and name.endswith(".so") for name in installed)
+    tracked = subprocess.run(
+        ["git", "-C", ROOT, "ls-files", "python"], check=True, capture_output=True, text=True
+    ).stdout
+    assert {name.removeprefix("python/") for name in tracked.split()} <= installed
