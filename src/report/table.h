@@ -86,10 +86,15 @@ struct ReadLimits {
   uint64_t max_bytes = 1ull << 30;
   uint64_t max_rows = 20'000'000;
   uint64_t max_cell_bytes = 1u << 20;
+  uint64_t max_cells = 64'000'000;  // of all sheets together
 };
-// With or without byte-order mark, quotes with line feeds inside, ragged rows (kMalformed with the line).
+// The first line holds the columns; empty lines are skipped. With or without byte-order mark; lines end in "\n", "\r\n" or "\r"; quoted
+// fields may hold line feeds. Errors: kMalformed with the line for ragged rows, text behind a closing quote and bytes that are not
+// UTF-8; kTruncated when the file ends inside quotes; kTooLarge beyond a limit.
 Result<TextTable> ReadCsv(const std::string& path, const ReadLimits& limits = {});
-// All sheets, in order.
+// All sheets with cells, in the order of the workbook; the first row of each holds the columns. Booleans as True/False, error values as
+// their text, left-out cells and rows as empty ones. Errors: kMalformed (no workbook, wrong references, a row longer than the header,
+// document type declarations), kTooLarge (max_bytes holds for the file, its unpacked parts and the text of all cells).
 Result<std::vector<TextTable>> ReadXlsx(const std::string& path, const ReadLimits& limits = {});
 
 // True when a spreadsheet could execute the text: begins with one of + - = % @ (ASCII or full width), or holds ';' followed by one,

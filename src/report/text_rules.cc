@@ -84,6 +84,21 @@ void AppendHex(std::string& out, std::string_view before, uint32_t value, int di
   out += after;
 }
 
+// A code point below U+10000; surrogates as WTF-8.
+void AppendUtf8(std::string& out, uint32_t code) {
+  const auto put = [&](uint32_t byte) {
+    out += static_cast<char>(static_cast<unsigned char>(byte));
+  };
+  if (code < 0x80) return put(code);
+  if (code < 0x800) {
+    put(0xC0 | (code >> 6));
+  } else {
+    put(0xE0 | (code >> 12));
+    put(0x80 | ((code >> 6) & 0x3F));
+  }
+  put(0x80 | (code & 0x3F));
+}
+
 constexpr const char* kUpper = "0123456789ABCDEF";
 constexpr const char* kLower = "0123456789abcdef";
 
@@ -119,6 +134,20 @@ bool LooksExecutable(std::string_view text) {
     suspicious = StartsFormula(text.substr(i + 1));
   }
   return suspicious && !AllPiecesAreNumbers(WithoutLeadingBlanks(text));
+}
+
+std::string UnescapeXlsxText(std::string text) {
+  size_t at = text.find("_x");
+  if (at == std::string::npos) return text;
+  std::string out;
+  size_t done = 0;
+  for (; at != std::string::npos; at = text.find("_x", std::max(at + 1, done))) {
+    if (!LooksEscaped(text, at)) continue;
+    out.append(text, done, at - done);
+    AppendUtf8(out, static_cast<uint32_t>(std::stoul(text.substr(at + 2, 4), nullptr, 16)));
+    done = at + 7;
+  }
+  return out.append(text, done);
 }
 
 size_t CountCharacters(std::string_view text) {

@@ -14,6 +14,9 @@ namespace msprobe::report {
 // "…(+N)" where N counts the code points left out (decisions.md 4). The result replaces `out`.
 void XlsxText(std::string_view text, std::string& out);
 
+// The inverse for _xHHHH_: what a cell shows.
+std::string UnescapeXlsxText(std::string text);
+
 // Code points; invalid bytes count one each.
 size_t CountCharacters(std::string_view text);
 
