@@ -1,7 +1,228 @@
+// The running side of collection for python/msprobe/pytorch: configuration, life cycle, and the
+// capture submodule.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bindings/capture/capture.h"
+#include "bindings/errors.h"
 #include "bindings/module.h"
+#include "collect/collector.h"
+#include "config/collect_config.h"
 
 namespace msprobe::bindings {
+namespace {
 
-void RegisterCollect(nanobind::module_& m) { static_cast<void>(m); }
+namespace nb = nanobind;
+
+// Hands messages to a Python callable (level: int, text: str). Worker threads of the core may log
+// while the thread that holds the global lock waits for them, so theirs are kept until Drain().
+class PythonLog final : public LogSink {
+ public:
+  explicit PythonLog(nb::object callable) : callable_(std::move(callable)) {}
+
+  void Log(LogLevel level, std::string_view message) override {
+    if (PyGILState_Check() != 0) {
+      Drain();
+      Deliver(level, message);
+      return;
+    }
+    const std::lock_guard lock(mutex_);
+    kept_.emplace_back(level, message);
+  }
+
+  void Drain() {
+    std::vector<std::pair<LogLevel, std::string>> kept;
+    {
+      const std::lock_guard lock(mutex_);
+      kept.swap(kept_);
+    }
+    for (const auto& [level, text] : kept) Deliver(level, text);
+  }
+
+ private:
+  void Deliver(LogLevel level, std::string_view message) {
+    const capture::PendingError hold;
+    const capture::Ref text = capture::Ref::Steal(PyUnicode_DecodeUTF8(
+        message.data(), static_cast<Py_ssize_t>(message.size()), "backslashreplace"));
+    if (text) {
+      capture::Ref::Steal(
+          PyObject_CallFunction(callable_.ptr(), "iO", static_cast<int>(level), text.get()));
+    }
+    PyErr_Clear();  // a log that fails stops nothing
+  }
+
+  nb::object callable_;
+  std::mutex mutex_;
+  std::vector<std::pair<LogLevel, std::string>> kept_;
+};
+
+// One configured collection. The core object is never freed: hooks in autograd graphs may outlive
+// everything else.
+class PyCollector {
+ public:
+  PyCollector(const config::CollectArguments& arguments, nb::object log)
+      : log_(new PythonLog(std::move(log))) {
+    Result<config::CollectConfig> read = config::ReadCollectConfig(arguments, *log_);
+    if (!read) RaiseError(read.error(), "ConfigError");
+    config_ = *std::move(read);
+    Result<std::unique_ptr<collect::Collector>> made = collect::Collector::Create(config_, *log_);
+    if (!made) RaiseError(made.error(), "ConfigError");
+    core_ = made->release();
+  }
+
+  bool Start(std::optional<int64_t> rank) {
+    const Status status = core_->Start({rank});
+    log_->Drain();
+    if (!status) RaiseError(Status(status).error(), "DumpError");
+    return core_->recording();
+  }
+  void BeginRecording() { capture::BeginRecording(); }
+  void EndRecording() { capture::EndRecording(); }
+  void Stop() {
+    core_->Stop();
+    log_->Drain();
+  }
+  void EndStep() {
+    capture::BeforeStepEnds();
+    core_->EndStep();
+    capture::AfterStepEnded();
+    log_->Drain();
+  }
+  void Close() {
+    capture::BeforeStepEnds();
+    core_->Close();
+    log_->Drain();
+  }
+  void Attach() { capture::AttachCollector(*core_); }
+  void Detach() { capture::DetachCollector(); }
+  void AfterFork() {
+    capture::AfterForkInChild();
+    core_->AfterForkInChild();
+  }
+
+  std::vector<std::string> Differences(const config::CollectArguments& arguments) const {
+    Result<config::CollectConfig> read = config::ReadCollectConfig(arguments, NullLog());
+    if (!read) return {read.error().ToString()};
+    return config::SettingDifferences(config_, *read);
+  }
+
+  collect::Collector& core() { return *core_; }
+  const config::CollectConfig& config() const { return config_; }
+
+ private:
+  PythonLog* log_;  // outlives us with core_
+  config::CollectConfig config_;
+  collect::Collector* core_ = nullptr;
+};
+
+config::CollectArguments Arguments(std::optional<std::string> config_path,
+                                   std::optional<std::string> task,
+                                   std::optional<std::string> dump_path,
+                                   std::optional<std::string> level,
+                                   std::optional<std::string> steps_json) {
+  return {std::move(config_path), std::move(task), std::move(dump_path), std::move(level),
+          std::move(steps_json)};
+}
+
+using OptionalText = std::optional<std::string>;
+
+void DefineLifeCycle(nb::class_<PyCollector>& c) {
+  c.def("start", &PyCollector::Start, nb::arg("rank").none(),
+        "Opens the current step; whether this step and rank are recorded.")
+      .def("begin_recording", &PyCollector::BeginRecording, "Hooks record from now on.")
+      .def("end_recording", &PyCollector::EndRecording,
+           "Hooks fall silent; open entries are written.")
+      .def("stop", &PyCollector::Stop, "Flushes; counters go on.")
+      .def("end_step", &PyCollector::EndStep, "Finishes the files of the step.")
+      .def("close", &PyCollector::Close, "Finishes whatever is open.")
+      .def("attach", &PyCollector::Attach, "Makes this the collection that hooks report to.")
+      .def("detach", &PyCollector::Detach, "Hooks report to nobody.")
+      .def("after_fork", &PyCollector::AfterFork,
+           "In a forked child: forgets everything, writes nothing.")
+      .def(
+          "set_init_step", [](PyCollector& self, int64_t step) { self.core().SetInitStep(step); },
+          nb::arg("step"))
+      .def(
+          "set_environment",
+          [](PyCollector& self, std::string torch_version, std::string python_version,
+             std::optional<int64_t> world_size) {
+            self.core().SetEnvironment(
+                {std::move(torch_version), std::move(python_version), world_size});
+          },
+          nb::arg("torch_version"), nb::arg("python_version"), nb::arg("world_size").none());
+}
+
+void DefineProperties(nb::class_<PyCollector>& c) {
+  c.def_prop_ro("recording", [](PyCollector& self) { return self.core().recording(); })
+      .def_prop_ro("terminated", [](PyCollector& self) { return self.core().terminated(); })
+      .def_prop_ro("step", [](PyCollector& self) { return self.core().step(); })
+      .def_prop_ro("wants_modules", [](PyCollector& self) { return self.core().wants_modules(); })
+      .def_prop_ro("wants_apis", [](PyCollector& self) { return self.core().wants_apis(); })
+      .def_prop_ro("wants_parameter_grads",
+                   [](PyCollector& self) { return self.core().wants_parameter_grads(); })
+      .def_prop_ro("rank_dir", [](PyCollector& self) { return self.core().rank_dir(); })
+      .def_prop_ro("written", [](PyCollector& self) { return self.core().counts().written; })
+      .def_prop_ro("filtered", [](PyCollector& self) { return self.core().counts().filtered; })
+      .def_prop_ro("failed", [](PyCollector& self) { return self.core().counts().failed; })
+      .def_prop_ro("level",
+                   [](const PyCollector& self) {
+                     return std::string(config::LevelName(self.config().level));
+                   })
+      .def_prop_ro(
+          "task",
+          [](const PyCollector& self) { return std::string(config::TaskName(self.config().task)); })
+      .def_prop_ro("strict", [](const PyCollector& self) { return self.config().strict; });
+}
+
+}  // namespace
+
+void RegisterCollect(nb::module_& m) {
+  nb::class_<PyCollector> c(m, "Collector", "One configured collection (used by msprobe.pytorch).");
+  c.def(
+      "__init__",
+      [](PyCollector* self, OptionalText config_path, OptionalText task, OptionalText dump_path,
+         OptionalText level, OptionalText steps_json, nb::object log) {
+        new (self)
+            PyCollector(Arguments(std::move(config_path), std::move(task), std::move(dump_path),
+                                  std::move(level), std::move(steps_json)),
+                        std::move(log));
+      },
+      nb::arg("config_path").none(), nb::arg("task").none(), nb::arg("dump_path").none(),
+      nb::arg("level").none(), nb::arg("steps_json").none(), nb::arg("log"));
+  c.def(
+      "differences",
+      [](const PyCollector& self, OptionalText config_path, OptionalText task,
+         OptionalText dump_path, OptionalText level, OptionalText steps_json) {
+        return self.Differences(Arguments(std::move(config_path), std::move(task),
+                                          std::move(dump_path), std::move(level),
+                                          std::move(steps_json)));
+      },
+      nb::arg("config_path").none(), nb::arg("task").none(), nb::arg("dump_path").none(),
+      nb::arg("level").none(), nb::arg("steps_json").none(),
+      "What another construction with these arguments would change, as text.");
+  DefineLifeCycle(c);
+  DefineProperties(c);
+  c.def(
+       "register_module",
+       [](PyCollector& self, std::string path, std::string class_name) {
+         return self.core().RegisterModule(std::move(path), std::move(class_name));
+       },
+       nb::arg("path"), nb::arg("class_name"),
+       "The number of a module; the same pair gives the same number.")
+      .def(
+          "enter_phase",
+          [](PyCollector& self, const std::string& name) { self.core().EnterPhase(name); },
+          nb::arg("name"))
+      .def("leave_phase", [](PyCollector& self) { self.core().LeavePhase(); });
+  if (!capture::AddCaptureModule(m.ptr())) throw nb::python_error();
+}
 
 }  // namespace msprobe::bindings

@@ -1,0 +1,69 @@
+// From Python values to the leaves of dump.md 11.3. Nothing here raises: what cannot be described
+// becomes an absent leaf with a reason.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "bindings/capture/py.h"
+#include "collect/collector.h"
+
+namespace msprobe::capture {
+
+// Positions and keywords that an ignore rule masks (dump.md 6.8): they become null.
+struct Mask {
+  uint32_t positions = 0;  // bit i: position i
+  std::string_view keyword;
+};
+
+// UTF-8 of a Python string (lone surrogates as WTF-8). The text lives as long as this object and
+// the string.
+class Utf8 {
+ public:
+  explicit Utf8(PyObject* string);
+  std::string_view view() const { return view_; }
+
+ private:
+  Ref bytes_;
+  std::string_view view_;
+};
+
+// Describes values of one entry, one after the other, at the builder's current position.
+class Describer {
+ public:
+  explicit Describer(collect::EntryBuilder& builder) : builder_(builder) {}
+
+  void Value(PyObject* value);
+  void Tensor(PyObject* tensor);
+  void Positional(PyObject* args, const Mask& mask);  // a list part
+  void Keywords(PyObject* kwargs, const Mask& mask);  // an object part; kwargs may be null
+  void Output(PyObject* output,
+              const Mask& mask);  // the output part, with dump.md 11.2's rule for tuples
+  // Output of a collective: the positional arguments followed by the values of the keywords.
+  void ArgumentsAsOutput(PyObject* args, PyObject* kwargs, const Mask& mask);
+  void Parameters(PyObject* parameters);  // a module's own _parameters, as the parameters part
+
+ private:
+  void Sequence(PyObject* sequence);
+  void Dict(PyObject* dict);
+  void Fields(PyObject* value, PyObject* names);
+  void Other(PyObject* value);
+  void ArrayLike(PyObject* answer);
+  void Slice(PyObject* slice);
+  void Int(PyObject* value);
+  bool PlainTensor(PyObject* tensor);
+  void AnyTensor(PyObject* tensor);
+  bool Enter(PyObject* container);
+  void Leave() { containers_.pop_back(); }
+
+  collect::EntryBuilder& builder_;
+  std::vector<PyObject*> containers_;  // from outside in, borrowed
+  uint32_t leaves_ = 0;
+};
+
+bool IsNamedTuple(PyObject* value);
+
+}  // namespace msprobe::capture

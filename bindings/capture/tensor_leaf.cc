@@ -1,0 +1,199 @@
+// Tensors: plain ones through the exchange table, all others with the help of Python.
+#include <array>
+
+#include "bindings/capture/describe.h"
+#include "bindings/capture/state.h"
+#include "tensor/dtype.h"
+
+namespace msprobe::capture {
+namespace {
+
+using collect::Absent;
+using collect::TensorLeaf;
+
+std::optional<DType> FromExchange(dlpack::DataType t) {
+  if (t.lanes != 1) return std::nullopt;
+  const auto pick = [&](DType b8, DType b16, DType b32, DType b64) -> std::optional<DType> {
+    switch (t.bits) {
+      case 8:
+        return b8;
+      case 16:
+        return b16;
+      case 32:
+        return b32;
+      case 64:
+        return b64;
+      default:
+        return std::nullopt;
+    }
+  };
+  switch (t.code) {
+    case dlpack::kInt:
+      return pick(DType::kI8, DType::kI16, DType::kI32, DType::kI64);
+    case dlpack::kUInt:
+      return pick(DType::kU8, DType::kU16, DType::kU32, DType::kU64);
+    case dlpack::kFloat:
+      if (t.bits == 8) return std::nullopt;
+      return pick(DType::kF16, DType::kF16, DType::kF32, DType::kF64);
+    case dlpack::kBfloat:
+      return t.bits == 16 ? std::optional(DType::kBF16) : std::nullopt;
+    case dlpack::kComplex:
+      if (t.bits == 32) return DType::kC32;
+      if (t.bits == 64) return DType::kC64;
+      return t.bits == 128 ? std::optional(DType::kC128) : std::nullopt;
+    case dlpack::kBool:
+      return t.bits == 8 ? std::optional(DType::kBool) : std::nullopt;
+    case dlpack::kFloat8E4M3FN:
+      return DType::kF8E4M3FN;
+    case dlpack::kFloat8E4M3FNUZ:
+      return DType::kF8E4M3FNUZ;
+    case dlpack::kFloat8E5M2:
+      return DType::kF8E5M2;
+    case dlpack::kFloat8E5M2FNUZ:
+      return DType::kF8E5M2FNUZ;
+    case dlpack::kFloat8E8M0FNU:
+      return DType::kF8E8M0FNU;
+    default:
+      return std::nullopt;
+  }
+}
+
+bool HostMemory(const dlpack::Device& device) {
+  return device.type == dlpack::kDeviceCpu || device.type == dlpack::kDeviceCudaHost ||
+         device.type == dlpack::kDeviceRocmHost;
+}
+
+// The lazy sign and conjugation bits say that memory does not hold the value. Only types that
+// complex numbers are made of carry them. False also when asking failed.
+bool MemoryIsValue(PyObject* tensor, DType dtype) {
+  const Torch& torch = torch_objects();
+  int bits = 0;
+  if (IsComplex(dtype)) bits |= torch.is_conj.Truth(tensor);
+  if (IsComplex(dtype) || dtype == DType::kF32 || dtype == DType::kF64 || dtype == DType::kF16) {
+    bits |= torch.is_neg.Truth(tensor);
+  }
+  if (bits < 0) PyErr_Clear();
+  return bits == 0;
+}
+
+// Fills `view` from a plain tensor whose memory this process may read and whose memory is its
+// value.
+bool ViewOf(PyObject* tensor, TensorView& view) {
+  const Torch& torch = torch_objects();
+  if (torch.exchange == nullptr) return false;
+  dlpack::Tensor t{};
+  if (torch.exchange->tensor_from_object(tensor, &t) != 0) {
+    PyErr_Clear();
+    return false;
+  }
+  if (!HostMemory(t.device) || t.ndim < 0) return false;
+  const std::optional<DType> dtype = FromExchange(t.dtype);
+  if (!dtype) return false;
+  const auto rank = static_cast<size_t>(t.ndim);
+  view = {nullptr, *dtype, {t.shape, rank}, {t.strides, t.strides != nullptr ? rank : 0}};
+  if (t.data == nullptr && view.num_elements() != 0) return false;
+  if (!MemoryIsValue(tensor, *dtype)) return false;
+  view.data = static_cast<const std::byte*>(t.data) + t.byte_offset;
+  return true;
+}
+
+bool Ints(PyObject* tuple, std::vector<int64_t>& out) {
+  if (!PyTuple_Check(tuple)) return false;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); ++i) {
+    out.push_back(PyLong_AsLongLong(PyTuple_GET_ITEM(tuple, i)));
+    if (out.back() == -1 && PyErr_Occurred() != nullptr) return false;
+  }
+  return true;
+}
+
+// (address, shape, strides in elements, "torch.float32") as the helper gives memory where there is
+// no exchange table.
+struct RawMemory {
+  std::vector<int64_t> shape, strides;
+  TensorView view;
+  bool Read(PyObject* tuple) {
+    PyObject *address = nullptr, *s = nullptr, *st = nullptr, *name = nullptr;
+    if (PyArg_ParseTuple(tuple, "OOOU", &address, &s, &st, &name) == 0) return false;
+    const std::optional<DType> dtype = DTypeFromTorchName(Utf8(name).view());
+    if (!dtype || !Ints(s, shape) || !Ints(st, strides)) return false;
+    void* const data = PyLong_AsVoidPtr(address);
+    if (PyErr_Occurred() != nullptr) return false;
+    view = {static_cast<const std::byte*>(data), *dtype, shape, strides};
+    return data != nullptr || view.num_elements() == 0;
+  }
+};
+
+}  // namespace
+
+bool Describer::PlainTensor(PyObject* tensor) {
+  TensorView view;
+  if (!ViewOf(tensor, view)) return false;
+  const Ref requires_grad = Ref::Steal(torch_objects().requires_grad(tensor));
+  if (!requires_grad) {
+    PyErr_Clear();
+    return false;
+  }
+  TensorLeaf leaf;
+  leaf.dtype_text = TorchName(view.dtype);
+  leaf.shape = view.shape;
+  leaf.requires_grad = requires_grad.get() == Py_True;
+  leaf.view = &view;
+  builder_.Tensor(leaf);
+  return true;
+}
+
+void Describer::Tensor(PyObject* tensor) {
+  ++leaves_;
+  const Torch& torch = torch_objects();
+  PyTypeObject* const type = Py_TYPE(tensor);
+  if ((type == torch.tensor || type == torch.parameter) && PlainTensor(tensor)) return;
+  AnyTensor(tensor);
+}
+
+void Describer::AnyTensor(PyObject* tensor) {
+  const Ref answer = Ref::Steal(PyObject_CallOneArg(torch_objects().plain_tensor, tensor));
+  if (!answer) {
+    const std::string why = TakeErrorText();
+    session().collector->ReportFailure("describing a tensor", why);
+    builder_.AbsentLeaf(Absent::kUnsupported, why);
+    return;
+  }
+  ArrayLike(answer.get());
+}
+
+// (type, dtype text, shape, requires_grad, memory, extra JSON, reason): `memory` is a plain tensor,
+// a tuple of RawMemory, or None (no statistics). `reason` is text when the whole leaf is absent.
+void Describer::ArrayLike(PyObject* answer) {
+  PyObject *type = nullptr, *dtype = nullptr, *shape = nullptr, *grad = nullptr, *memory = nullptr,
+           *extra = nullptr, *reason = nullptr;
+  std::vector<int64_t> extents;
+  if (PyArg_ParseTuple(answer, "UUOOOUO", &type, &dtype, &shape, &grad, &memory, &extra, &reason) ==
+          0 ||
+      (reason == Py_None && !Ints(shape, extents))) {
+    builder_.AbsentLeaf(Absent::kInternal, TakeErrorText());
+    return;
+  }
+  if (reason != Py_None) {
+    builder_.AbsentLeaf(Absent::kUnsupported,
+                        PyUnicode_Check(reason) ? Utf8(reason).view() : std::string_view());
+    return;
+  }
+  const Utf8 type_text(type), dtype_text(dtype), extra_text(extra);
+  TensorLeaf leaf;
+  leaf.type = type_text.view();
+  leaf.dtype_text = dtype_text.view();
+  leaf.shape = extents;
+  leaf.requires_grad = grad == Py_True;
+  leaf.extra_json = extra_text.view();
+  TensorView view;
+  RawMemory raw;
+  if (PyTuple_Check(memory)) {
+    if (raw.Read(memory)) leaf.view = &raw.view;
+    PyErr_Clear();
+  } else if (memory != Py_None && ViewOf(memory, view)) {
+    leaf.view = &view;
+  }
+  builder_.Tensor(leaf);
+}
+
+}  // namespace msprobe::capture
