@@ -47,6 +47,12 @@ CPP_LAYERS: dict[str, tuple[int, frozenset[str]]] = {
     ),
     "cli": (6, frozenset({"app", "config", "base"})),
 }
+# Additions to the rows above, each with its reason. Prefer moving code down to adding here.
+GRANTED: dict[tuple[str, str], str] = {
+    ("collect", "formats"): "writes tensor files itself, while the training goes on",
+    ("compare", "kernels"): "feeds pairs piece by piece to the one-pass kernel; checksums of scalars",
+    ("precheck", "report"): "writes and reads its csv records by the rules of reports",
+}
 # bindings/ sits on top of everything, the command line included (the console script enters through it).
 BINDINGS_LEVEL = 7
 
@@ -109,14 +115,14 @@ def allowed(folder: str, target: str, is_test: bool) -> bool:
         return True
     if folder == "bindings" or is_test:
         return level_of(target) < level_of(folder)
-    return target in CPP_LAYERS[folder][1]
+    return target in CPP_LAYERS[folder][1] or (folder, target) in GRANTED
 
 
 def check_include(path: Path, root: Path, number: int, header: str, findings: Findings) -> Path | None:
     """Check one include line; return the file of ours that it names, if any."""
     folder, where = folder_of(path, root), f"{relative(path, root)}:{number}"
-    for prefix, homes in LIBRARY_HOMES.items():
-        if header.startswith(prefix) and folder not in homes:
+    for prefix, homes in LIBRARY_HOMES.items():  # tests may judge our files with the library itself
+        if header.startswith(prefix) and folder not in homes and not path.stem.endswith("_test"):
             findings.errors.append(f"{where}: <{header}> belongs to {', '.join(sorted(homes))} only")
     top = header.split("/")[0]
     if top == "bindings":

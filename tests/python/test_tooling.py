@@ -46,6 +46,8 @@ def test_layers_accept_a_downward_include_and_a_lazy_import(tmp_path: Path) -> N
     files = {
         "src/json/json.h": '#include "base/result.h"\n#include <rapidjson/reader.h>\n',
         "src/base/result.h": "#include <string>\n",
+        "src/json/json_test.cc": '#include "base/result.h"\n',
+        "src/dump/dump_test.cc": '#include <rapidjson/document.h>\n#include "archive/zip.h"\n',
         "python/msprobe/__init__.py": "def f():\n    from msprobe.pytorch import compare\n    return compare\n",
         "python/msprobe/pytorch/__init__.py": "import torch\nimport msprobe._core\n",
     }
