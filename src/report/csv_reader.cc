@@ -48,10 +48,10 @@ class CsvParser {
           .AtLine(line, 0);
     }
     if (table_.rows.size() >= limits_.max_rows)
-      return TooMuch(fmt::format("more than {} rows", limits_.max_rows));
+      return TooMuch(fmt::format("more than {} rows", limits_.max_rows), line);
     cells_ += columns;
     if (cells_ > limits_.max_cells)
-      return TooMuch(fmt::format("more than {} cells", limits_.max_cells));
+      return TooMuch(fmt::format("more than {} cells", limits_.max_cells), line);
     table_.rows.push_back(std::move(record));
     return {};
   }
@@ -64,7 +64,7 @@ class CsvParser {
       std::string field;
       MSPROBE_TRY(at_ < text_.size() && text_[at_] == '"' ? Quoted(field) : Plain(field));
       fields.push_back(std::move(field));
-      if (fields.size() > limits_.max_cells) return TooMuch("too many columns");
+      if (fields.size() > limits_.max_cells) return TooMuch("too many columns", line_);
       if (at_ >= text_.size()) return {};
       if (text_[at_++] == ',') continue;
       if (text_[at_ - 1] == '\r' && at_ < text_.size() && text_[at_] == '\n') ++at_;
@@ -110,10 +110,10 @@ class CsvParser {
   }
 
   Error CellTooLong() const {
-    return TooMuch(fmt::format("a cell of more than {} bytes", limits_.max_cell_bytes));
+    return TooMuch(fmt::format("a cell of more than {} bytes", limits_.max_cell_bytes), line_);
   }
-  Error TooMuch(std::string what) const {
-    return Error(ErrorCode::kTooLarge, std::move(what)).AtLine(line_, 0);
+  static Error TooMuch(std::string what, uint32_t line) {
+    return Error(ErrorCode::kTooLarge, std::move(what)).AtLine(line, 0);
   }
 
   const std::string_view text_;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "base/file.h"
@@ -190,7 +191,13 @@ class XlsxBook final : public BookWriter {
   }
 
   Status WriteSheet(const std::string& name, uint64_t rows) {
-    lxw_worksheet* sheet = workbook_add_worksheet(book_->get(), name.c_str());
+    // The library would print a warning, and compares without regard to case.
+    std::string folded = name;
+    std::transform(folded.begin(), folded.end(), folded.begin(),
+                   [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
+    lxw_worksheet* sheet = nullptr;
+    if (sheet_names_.insert(std::move(folded)).second)
+      sheet = workbook_add_worksheet(book_->get(), name.c_str());
     if (sheet == nullptr)
       return Error(ErrorCode::kInternal, fmt::format("cannot add the sheet \"{}\"", name))
           .At(path_);
@@ -278,7 +285,8 @@ class XlsxBook final : public BookWriter {
   std::string name_;
   std::vector<std::string> columns_;
   std::vector<size_t> widths_;
-  std::string text_;  // scratch
+  std::string text_;                   // scratch
+  std::set<std::string> sheet_names_;  // in lower case
   bool has_yellow_ = false;
   uint64_t xml_bytes_ = 0;
   std::optional<Error> failure_;
