@@ -1,7 +1,263 @@
+// The comparison of two dumps for Python: options in, a result object out.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <chrono>
+#include <future>
+
+#include "app/compare_app.h"
+#include "app/compare_summary.h"
+#include "app/compare_table.h"
+#include "app/compare_text.h"
+#include "bindings/errors.h"
 #include "bindings/module.h"
 
 namespace msprobe::bindings {
+namespace {
 
-void RegisterCompare(nanobind::module_& m) { static_cast<void>(m); }
+namespace nb = nanobind;
+
+// Messages go to logging.getLogger("msprobe"), from any thread.
+class PythonLog final : public LogSink {
+ public:
+  PythonLog() : log_(nb::module_::import_("logging").attr("getLogger")("msprobe").attr("log")) {}
+  void Log(LogLevel level, std::string_view message) override {
+    const nb::gil_scoped_acquire acquire;
+    constexpr int kStep = 10;  // logging.DEBUG, INFO, WARNING, ERROR
+    try {
+      log_(kStep * (static_cast<int>(level) + 1), "%s", nb::str(message.data(), message.size()));
+    } catch (nb::python_error& e) {
+      e.discard_as_unraisable("msprobe log");
+    }
+  }
+
+ private:
+  nb::object log_;
+};
+
+// Runs `work` beside this thread, so that Python sees Ctrl-C at once; the first interrupt cancels.
+Result<app::CompareRun> RunInterruptible(const app::CompareOptions& options, LogSink& log) {
+  CancelToken cancel;
+  std::optional<Result<app::CompareRun>> out;
+  bool interrupted = false;
+  {
+    const nb::gil_scoped_release release;
+    auto work = std::async(std::launch::async, [&] {
+      out.emplace(app::Compare(options, log, NullProgress(), &cancel));
+    });
+    while (work.wait_for(std::chrono::milliseconds(50)) != std::future_status::ready) {
+      if (interrupted) continue;
+      const nb::gil_scoped_acquire acquire;
+      interrupted = PyErr_CheckSignals() != 0;
+      if (interrupted) cancel.Cancel();
+    }
+    work.get();
+  }
+  if (interrupted) throw nb::python_error();
+  return std::move(*out);
+}
+
+nb::dict CountsDict(const compare::Counts& c) {
+  nb::dict out;
+  out["pass"] = c.pass;
+  out["warning"] = c.warning;
+  out["error"] = c.error;
+  out["unmatched"] = c.unmatched;
+  out["total"] = c.total;
+  out["Yes"] = c.yes;
+  out["No"] = c.no;
+  out["None"] = c.none;
+  return out;
+}
+
+nb::object CellObject(const report::Cell& cell) {
+  using Kind = report::Cell::Kind;
+  switch (cell.kind) {
+    case Kind::kEmpty:
+      return nb::none();
+    case Kind::kText:
+      return nb::str(cell.text.data(), cell.text.size());
+    case Kind::kDouble:
+      return nb::float_(cell.d);
+    case Kind::kInt:
+      return nb::int_(cell.i);
+    case Kind::kUint:
+      return nb::int_(cell.u);
+    case Kind::kBool:
+      return nb::bool_(cell.b);
+  }
+  return nb::none();
+}
+
+struct PyRank {
+  app::RankOutcome outcome;
+  compare::Face face;
+};
+
+struct PyRun {
+  app::CompareRun run;
+  app::CompareOptions options;
+};
+
+nb::object FirstBadDict(const app::RankOutcome& r) {
+  if (!r.first_bad) return nb::none();
+  nb::dict out;
+  out["step"] = r.job.step;
+  out["rank"] = r.job.rank;
+  out["entry"] = r.first_bad->entry;
+  out["row"] = r.first_bad->row;
+  out["row_index"] = r.first_bad->row_index;
+  out["reason"] = r.first_bad->reason;
+  return std::move(out);
+}
+
+const compare::Comparison& KeptComparison(const PyRank& r) {
+  if (r.outcome.comparison == nullptr) {
+    RaiseError(
+        Error(ErrorCode::kInvalidArgument, "rows were not kept").Hint("call with keep_rows=True"),
+        "CompareError");
+  }
+  return *r.outcome.comparison;
+}
+
+nb::list Rows(const PyRank& r) {
+  const compare::Comparison& comparison = KeptComparison(r);
+  app::CompareTable table(comparison, r.face);
+  nb::list out;
+  for (size_t i = 0; i < comparison.rows.size(); ++i) {
+    nb::list row;
+    for (const report::Cell& cell : table.Cells(i)) row.append(CellObject(cell));
+    out.append(row);
+  }
+  return out;
+}
+
+void BindResult(nb::module_& m) {
+  nb::class_<PyRank>(m, "RankResult", "What became of one pair of ranks.")
+      .def_prop_ro(
+          "step", [](const PyRank& r) { return r.outcome.job.step; },
+          "Name of the step folder; empty outside a dump root.")
+      .def_prop_ro(
+          "rank", [](const PyRank& r) { return r.outcome.job.rank; },
+          "Name of the target's rank folder; empty for two files.")
+      .def_prop_ro("target", [](const PyRank& r) { return r.outcome.job.target_json; })
+      .def_prop_ro("golden", [](const PyRank& r) { return r.outcome.job.golden_json; })
+      .def_prop_ro(
+          "mode", [](const PyRank& r) { return std::string(app::ModeName(r.outcome.mode)); },
+          "tensor, statistics or md5.")
+      .def_prop_ro(
+          "error",
+          [](const PyRank& r) -> std::optional<std::string> {
+            if (!r.outcome.error) return std::nullopt;
+            return r.outcome.error->ToString();
+          },
+          "Why this pair was not compared, or None.")
+      .def_prop_ro("counts", [](const PyRank& r) { return CountsDict(r.outcome.counts); })
+      .def_prop_ro(
+          "first_bad", [](const PyRank& r) { return FirstBadDict(r.outcome); },
+          nb::sig("def first_bad(self, /) -> dict | None"))
+      .def_prop_ro(
+          "reports", [](const PyRank& r) { return r.outcome.reports; },
+          "Paths of the csv or xlsx files.")
+      .def_prop_ro(
+          "advice", [](const PyRank& r) { return r.outcome.advice_path; },
+          "Path of the advisor file; empty without one.")
+      .def_prop_ro("notes", [](const PyRank& r) { return r.outcome.notes; })
+      .def_prop_ro(
+          "columns",
+          [](const PyRank& r) {
+            const compare::Comparison& c = KeptComparison(r);
+            return app::CompareColumns(c.mode, r.face, c.shows_stack);
+          },
+          "Column names of rows(). Needs keep_rows=True.")
+      .def("rows", &Rows, "All cells of the report, row by row. Needs keep_rows=True.");
+  nb::class_<PyRun>(m, "CompareResult", "What a comparison found and where it wrote.")
+      .def_prop_ro(
+          "counts", [](const PyRun& r) { return CountsDict(r.run.counts); },
+          "Rows per verdict, over all ranks.")
+      .def_prop_ro(
+          "first_bad",
+          [](const PyRun& r) -> nb::object {
+            if (!r.run.first_bad_rank) return nb::none();
+            return FirstBadDict(r.run.ranks[*r.run.first_bad_rank]);
+          },
+          nb::sig("def first_bad(self, /) -> dict | None"),
+          "The first entry with a wrong output, or None.")
+      .def_prop_ro("ranks",
+                   [](const PyRun& r) {
+                     std::vector<PyRank> out;
+                     for (const app::RankOutcome& o : r.run.ranks)
+                       out.push_back({o, r.options.face});
+                     return out;
+                   })
+      .def_prop_ro("summary_path", [](const PyRun& r) { return r.run.summary_path; })
+      .def_prop_ro(
+          "partial", [](const PyRun& r) { return r.run.partial; },
+          "Some rank failed or is missing.")
+      .def_prop_ro("messages", [](const PyRun& r) { return r.run.messages; })
+      .def_prop_ro("seconds", [](const PyRun& r) { return r.run.seconds; })
+      .def("__str__", [](const PyRun& r) { return app::AnswerText(r.options, r.run); });
+}
+
+// A mapping is the path of a YAML file or pairs of names.
+using Mapping = std::optional<config::NameMap>;
+
+config::NameMap ReadMapping(const std::string& path) {
+  Result<config::NameMap> map = config::ReadNameMapYaml(path);
+  if (!map.ok()) RaiseError(map.error(), "ConfigError");
+  return std::move(map).value();
+}
+
+}  // namespace
+
+void RegisterCompare(nb::module_& m) {
+  BindResult(m);
+  m.def("read_name_map", &ReadMapping, nb::arg("path"),
+        "Read a -dm or -cm file: pairs of names in file order. Raises ConfigError.");
+  m.def(
+      "compare",
+      [](std::string target, std::string golden, std::string output_path, bool old_face,
+         std::optional<std::string> stack_path, bool stack_mode, bool advisor, bool highlight,
+         bool xlsx, bool fuzzy, bool row_log, Mapping data_mapping, Mapping cell_mapping,
+         std::string suffix, unsigned workers, bool keep_rows) {
+        PyRun out;
+        app::CompareOptions& o = out.options;
+        o.face = old_face ? compare::Face::kOld : compare::Face::kNew;
+        o.target = std::move(target);
+        o.golden = std::move(golden);
+        o.output_dir = std::move(output_path);
+        o.stack_path = std::move(stack_path);
+        o.stack_mode = stack_mode;
+        o.advisor = advisor;
+        o.highlight = highlight;
+        o.xlsx = xlsx;
+        o.fuzzy = fuzzy;
+        o.row_log = row_log;
+        o.data_mapping = std::move(data_mapping);
+        o.cell_mapping_flag = cell_mapping.has_value();
+        o.cell_mapping = std::move(cell_mapping);
+        o.suffix = std::move(suffix);
+        o.workers = workers;
+        o.keep_rows = keep_rows;
+        o.command = "compare";
+        PythonLog log;
+        Result<app::CompareRun> run = RunInterruptible(o, log);
+        if (!run.ok()) RaiseError(run.error(), "CompareError");
+        out.run = std::move(run).value();
+        return out;
+      },
+      nb::arg("target"), nb::arg("golden"), nb::arg("output_path"), nb::kw_only(),
+      nb::arg("old_face") = true, nb::arg("stack_path").none() = nb::none(),
+      nb::arg("stack_mode") = false, nb::arg("advisor") = true, nb::arg("highlight") = false,
+      nb::arg("xlsx") = false, nb::arg("fuzzy") = false, nb::arg("row_log") = false,
+      nb::arg("data_mapping").none() = nb::none(), nb::arg("cell_mapping").none() = nb::none(),
+      nb::arg("suffix") = "", nb::arg("workers") = 0, nb::arg("keep_rows") = false,
+      "Compare two dumps (files, or folders of ranks or steps) and write reports under "
+      "output_path.\n\n"
+      "The GIL is released; Ctrl-C stops it. Raises CompareError when nothing could be compared.");
+}
 
 }  // namespace msprobe::bindings

@@ -2,12 +2,15 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <cassert>
 #include <charconv>
 #include <cmath>
+#include <limits>
 
 #include "app/compare_text.h"
 #include "base/text.h"
+#include "compare/statistics.h"
 #include "metrics/pair_metrics.h"
 
 namespace msprobe::app {
@@ -40,6 +43,25 @@ std::string_view GradText(const Leaf* leaf) {
       return "True";
   }
   return kNotAvailable;
+}
+
+// A number or NaN, or a text that reads as one.
+bool IsOldNumber(const CellValue& cell, double& value) {
+  switch (compare::ClassOf(cell, value)) {
+    case compare::CellClass::kNumber:
+      return true;
+    case compare::CellClass::kNan:
+      value = std::numeric_limits<double>::quiet_NaN();
+      return true;
+    case compare::CellClass::kInf:
+      value = std::numeric_limits<double>::infinity();
+      return true;
+    case compare::CellClass::kNegInf:
+      value = -std::numeric_limits<double>::infinity();
+      return true;
+    default:
+      return false;
+  }
 }
 
 }  // namespace
@@ -124,12 +146,10 @@ void CompareTable::Value(const CellValue& value) {
   }
 }
 
-// Old face: differences are numbers (compare.md 8.1); new face: every one of the eight cells is
-// text (8.2).
+// The eight cells of the new face are all text (compare.md 8.2).
 void CompareTable::StatText(const StatCell& cell) {
   switch (cell.kind) {
     case StatCell::Kind::kNumber:
-      if (face_ == Face::kOld) return Number(cell.value);
       return Own(PyFloatRepr(cell.value));
     case StatCell::Kind::kPercent:
       return Own(PyFloatRepr(cell.value) + "%");
@@ -203,7 +223,40 @@ void CompareTable::AddTensor(const Row& row) {
   Number(metrics::Round12(m.below_five_thousandths));
 }
 
+// The old face's differences are numbers and its relative errors percent texts (compare.md 8.1).
+void CompareTable::AddOldStatistics(const Row& row) {
+  struct Pair {
+    bool numbers = false;
+    double difference = 0, golden = 0;
+  };
+  std::array<Pair, 4> pairs;
+  if (row.target != nullptr && row.golden != nullptr && !row.dropped_pair) {
+    const std::array<const CellValue*, 4> n = {&row.target->max, &row.target->min,
+                                               &row.target->mean, &row.target->norm};
+    const std::array<const CellValue*, 4> b = {&row.golden->max, &row.golden->min,
+                                               &row.golden->mean, &row.golden->norm};
+    for (size_t i = 0; i < pairs.size(); ++i) {
+      double x = 0, y = 0;
+      pairs[i].numbers = IsOldNumber(*n[i], x) && IsOldNumber(*b[i], y);
+      pairs[i].golden = y;
+      // The engine subtracts integers exactly.
+      pairs[i].difference = row.diff[i].kind == StatCell::Kind::kNumber ? row.diff[i].value : x - y;
+    }
+  }
+  for (const Pair& p : pairs) p.numbers ? Number(p.difference) : Text(kNotAvailable);
+  for (const Pair& p : pairs) {
+    if (p.numbers && std::isnan(p.difference)) {
+      Text("Nan");
+    } else if (p.numbers && p.golden != 0) {
+      Own(PyFloatRepr(std::abs(p.difference / p.golden * 100)) + "%");
+    } else {
+      Text(kNotAvailable);
+    }
+  }
+}
+
 void CompareTable::AddStatistics(const Row& row) {
+  if (face_ == Face::kOld) return AddOldStatistics(row);
   for (const StatCell& cell : row.diff) StatText(cell);
   for (const StatCell& cell : row.relative) StatText(cell);
 }

@@ -30,6 +30,7 @@ class CompareTable {
   void AddStart(const compare::Row& row);
   void AddTensor(const compare::Row& row);
   void AddStatistics(const compare::Row& row);
+  void AddOldStatistics(const compare::Row& row);
   void AddStats(const compare::Leaf* leaf);
   void AddEnd(const compare::Row& row);
   void Text(std::string_view borrowed);
