@@ -159,6 +159,14 @@ bool GrowingObject::Replace(MemberId member, std::string_view key, std::string_v
   return true;
 }
 
+bool GrowingObject::DropLast(MemberId member) {
+  Rep& rep = *rep_;
+  if (rep.starts.empty() || member + 1 != rep.flushed + rep.starts.size()) return false;
+  rep.pending.resize(rep.starts.back());
+  rep.starts.pop_back();
+  return true;
+}
+
 void GrowingObject::DropPending() {
   rep_->pending.clear();
   rep_->starts.clear();

@@ -1,0 +1,412 @@
+// Life cycle: steps, ranks, folders, flushing, the closing line.
+#include "collect/collector.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "base/file.h"
+#include "base/time.h"
+#include "collect/collector_impl.h"
+#include "json/json.h"
+
+namespace msprobe::collect {
+namespace {
+
+constexpr double kFlushSeconds = 5;
+constexpr char kTensorFolder[] = "dump_tensor_data";
+
+std::atomic<uint64_t> next_id{1};
+
+std::string Boxed(std::string_view text) {
+  const std::string line(76, '*');
+  return fmt::format("\n{}\n*{:^74}*\n{}", line, text, line);
+}
+
+std::string AbsolutePath(const std::string& path) {
+  std::error_code error;
+  const auto absolute = std::filesystem::absolute(path, error);
+  if (error) return path;
+  std::string text = absolute.lexically_normal().string();
+  if (text.size() > 1 && text.back() == '/') text.pop_back();
+  return text;
+}
+
+config::CollectConfig WithAbsolutePath(config::CollectConfig config) {
+  config.dump_path = AbsolutePath(config.dump_path);
+  return config;
+}
+
+void OptionalText(json::Writer& w, std::string_view key, const std::string& text) {
+  w.Key(key);
+  if (text.empty())
+    w.Null();
+  else
+    w.String(text);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Collector>> Collector::Create(const config::CollectConfig& config,
+                                                     LogSink& log) {
+  auto collector = std::make_unique<CollectorImpl>(config, log);
+  MSPROBE_TRY(collector->Check());
+  return std::unique_ptr<Collector>(std::move(collector));
+}
+
+CollectorImpl::CollectorImpl(const config::CollectConfig& config, LogSink& log)
+    : config_(WithAbsolutePath(config)),
+      log_(log),
+      id_(next_id.fetch_add(1)),
+      modules_(config.level == config::Level::kL0 || config.level == config::Level::kMix),
+      apis_(config.level == config::Level::kL1 || config.level == config::Level::kMix),
+      debug_(config.level == config::Level::kDebug),
+      mix_(config.level == config::Level::kMix),
+      filter_(config_),
+      folders_(config_, log),
+      tensors_(log) {}
+
+CollectorImpl::~CollectorImpl() { Close(); }
+
+Status CollectorImpl::Check() const {
+  if (config_.dump_path.empty())
+    return Error(ErrorCode::kInvalidArgument, "dump_path is empty").Key("dump_path");
+  if (config_.dump_path.find('\0') != std::string::npos)
+    return Error(ErrorCode::kInvalidArgument, "contains a NUL byte").Key("dump_path");
+  return {};
+}
+
+// ---- what is wanted
+// --------------------------------------------------------------------------------
+
+bool CollectorImpl::wants_parameters() const {
+  return modules_ && config_.forward && config_.output && !structure();
+}
+
+bool CollectorImpl::wants_parameter_grads() const {
+  return modules_ && !structure() && !(config_.forward && !config_.backward);
+}
+
+bool CollectorImpl::WantsPart(Part part, Direction direction) const {
+  if (structure()) return false;
+  if (part == Part::kWhole) return true;
+  if (!(direction == Direction::kForward ? config_.forward : config_.backward)) return false;
+  return part == Part::kOutput || part == Part::kParameters ? config_.output : config_.input;
+}
+
+void CollectorImpl::SetEnvironment(const Environment& environment) {
+  const std::lock_guard lock(mutex_);
+  environment_ = environment;
+}
+
+int64_t CollectorImpl::step() const {
+  const std::lock_guard lock(mutex_);
+  return init_step_ + loop_;
+}
+
+void CollectorImpl::SetInitStep(int64_t step) {
+  const std::lock_guard lock(mutex_);
+  if (files_.has_value()) FinishStep(true);
+  init_step_ = std::max<int64_t>(step, 0);
+  loop_ = 0;
+  terminated_ = false;
+}
+
+// ---- start
+// -----------------------------------------------------------------------------------------
+
+bool CollectorImpl::DecideRank(const StartOptions& options) {
+  if (options.rank.has_value()) rank_ = options.rank;
+  if (config_.ranks.empty()) return true;
+  const int64_t rank = rank_.value_or(0);
+  const bool in = std::binary_search(config_.ranks.begin(), config_.ranks.end(), rank);
+  if (!rank_.has_value() && !rank_said_) {
+    rank_said_ = true;
+    log_.Warning(fmt::format(
+        "rank {} is configured, but the rank of this process is unknown; it is treated as rank 0, "
+        "which is {}collected",
+        fmt::format("[{}]", fmt::join(config_.ranks, ", ")), in ? "" : "not "));
+  }
+  return in;
+}
+
+StepHeader CollectorImpl::HeaderFor(const std::string& folder) const {
+  StepHeader header;
+  header.task = config::TaskName(config_.task);
+  header.level = config::LevelName(config_.level);
+  if (config_.task == config::Task::kTensor || !config_.tensor_list.empty())
+    header.tensor_dir = JoinPath(folder, kTensorFolder);
+  header.debug = debug_;
+  header.extra_info = config_.extra_info;
+  return header;
+}
+
+Status CollectorImpl::OpenStep() {
+  MSPROBE_ASSIGN(folder_, folders_.Claim(init_step_ + loop_, rank_));
+  const StepHeader header = HeaderFor(folder_.path());
+  auto files = StepFiles::Create(folder_.path(), header);
+  if (!files.ok()) {
+    folder_.Release();
+    return std::move(files).error();
+  }
+  files_.emplace(std::move(files).value());
+  rank_dir_ = folder_.path();
+  tensors_.Open(JoinPath(rank_dir_, kTensorFolder));
+  counts_ = {};
+  json_failed_ = false;
+  last_flush_ = MonotonicSeconds();
+  opened_once_ = true;
+  return {};
+}
+
+void CollectorImpl::FollowRank() {
+  if (!rank_.has_value()) return;
+  const std::string before = folder_.path();
+  folders_.Rename(folder_, init_step_ + loop_, *rank_);
+  if (folder_.path() == before) return;
+  rank_dir_ = folder_.path();
+  tensors_.Move(JoinPath(rank_dir_, kTensorFolder));
+  Status moved = files_->Move(rank_dir_, HeaderFor(rank_dir_));
+  if (!moved.ok()) WriteFailed(moved.error());
+}
+
+Status CollectorImpl::Start(const StartOptions& options) {
+  if (abandoned_) return {};
+  const std::lock_guard lock(mutex_);
+  recording_ = false;
+  if (closed_ || terminated_ || debug_) return {};
+  if (config_.dump_enable.has_value() && !*config_.dump_enable) return {};
+  const int64_t step = init_step_ + loop_;
+  if (!config_.steps.empty()) {
+    if (step > config_.steps.back()) {
+      terminated_ = true;
+      log_.Info(Boxed("msprobe ends successfully."));
+      return {};
+    }
+    if (!std::binary_search(config_.steps.begin(), config_.steps.end(), step)) return {};
+  }
+  any_step_matched_ = true;
+  const std::optional<int64_t> known = rank_;
+  if (!DecideRank(options)) return {};
+  if (files_.has_value()) {
+    if (rank_ != known) FollowRank();
+  } else {
+    Status opened = OpenStep();
+    if (!opened.ok()) {
+      if (!opened_once_) return opened;
+      // A later step must not end the training (decisions.md 9).
+      log_.Error(fmt::format("step {} is not collected: {}", step, opened.error().ToString()));
+      return {};
+    }
+  }
+  recording_ = !json_failed_;
+  return {};
+}
+
+// ---- flushing
+// --------------------------------------------------------------------------------------
+
+void CollectorImpl::WriteFailed(const Error& error) {
+  if (json_failed_) return;
+  json_failed_ = true;
+  recording_ = false;
+  log_.Error(fmt::format("{}; collection stops for this step, what is on disk stays valid",
+                         error.ToString()));
+}
+
+void CollectorImpl::FlushNow() {
+  last_flush_ = MonotonicSeconds();
+  if (!files_.has_value() || json_failed_) return;
+  Status flushed = files_->Flush(stacks_);
+  if (!flushed.ok()) WriteFailed(flushed.error());
+}
+
+void CollectorImpl::AfterAppend() {
+  if (files_->pending_bytes() >= static_cast<size_t>(config_.buffer_size) ||
+      MonotonicSeconds() - last_flush_ >= kFlushSeconds)
+    FlushNow();
+}
+
+void CollectorImpl::Stop() {
+  if (abandoned_) return;
+  const std::lock_guard lock(mutex_);
+  if (!recording_) return;
+  recording_ = false;
+  FlushNow();
+  if (counts_.written > 0) return;
+  log_.Warning(fmt::format(
+      "nothing was recorded between start() and stop() of step {}: {} calls were seen and filtered "
+      "out{}",
+      init_step_ + loop_, counts_.filtered,
+      counts_.filtered == 0 && modules_ && !apis_
+          ? " (level L0 records modules of the model given to start())"
+          : ""));
+}
+
+std::string CollectorImpl::Footer(bool complete) const {
+  std::string text;
+  json::Writer w(text);
+  w.StartObject().Key("format_version").Int(1).Key("tool_version").String(MSPROBE_VERSION);
+  OptionalText(w, "torch_version", environment_.torch_version);
+  OptionalText(w, "python_version", environment_.python_version);
+  w.Key("world_size");
+  if (environment_.world_size.has_value())
+    w.Int(*environment_.world_size);
+  else
+    w.Null();
+  w.Key("step").Int(init_step_ + loop_).Key("rank");
+  if (rank_.has_value())
+    w.Int(*rank_);
+  else
+    w.Null();
+  w.Key("config").Raw(config::SettingsJson(config_));
+  w.Key("counts").StartObject();
+  w.Key("written").Uint(counts_.written).Key("filtered").Uint(counts_.filtered);
+  w.Key("failed").Uint(counts_.failed).EndObject();
+  w.Key("complete").Bool(complete).EndObject();
+  return text;
+}
+
+// ---- the end of a step
+// -----------------------------------------------------------------------------
+
+std::vector<std::string> CollectorImpl::NamesSeen() const {
+  std::vector<std::string> names;
+  for (const ApiState& api : api_states_) {
+    if (api.calls == 0) continue;
+    names.push_back(api.bare);
+    names.push_back(api.prefix + "0.forward");
+    if (api.calls > 1) names.push_back(fmt::format("{}{}.forward", api.prefix, api.calls - 1));
+    if (config_.backward) names.push_back(api.prefix + "0.backward");
+  }
+  for (const ModuleState& module : module_states_) {
+    if (module.calls == 0) continue;
+    names.push_back(module.prefix.substr(0, module.prefix.size() - 1));
+    names.push_back(module.prefix + "forward.0");
+    if (module.calls > 1)
+      names.push_back(fmt::format("{}forward.{}", module.prefix, module.calls - 1));
+    if (config_.backward) names.push_back(module.prefix + "backward.0");
+  }
+  return names;
+}
+
+void CollectorImpl::WarnUnmatched() {
+  // A step in which nothing ran says nothing about names.
+  const std::vector<std::string> seen = NamesSeen();
+  if (seen.empty()) return;
+  for (const std::string& sentence : filter_.Unmatched(seen)) log_.Warning(sentence);
+}
+
+void CollectorImpl::FinishStep(bool clean) {
+  recording_ = false;
+  if (!files_.has_value()) return;
+  WarnUnmatched();
+  Status closed = files_->Close(stacks_, Footer(clean && !json_failed_));
+  if (closed.ok())
+    folder_.Release();
+  else
+    WriteFailed(closed.error());
+  counts_.bytes = files_->bytes() + tensors_.bytes();
+  log_.Info(fmt::format("step {}: written {}, filtered {}, failed {}, bytes {}, path {}",
+                        init_step_ + loop_, counts_.written, counts_.filtered, counts_.failed,
+                        counts_.bytes, rank_dir_));
+  files_.reset();
+  folder_.Abandon();
+  ResetStep();
+}
+
+void CollectorImpl::ResetStep() {
+  epoch_.fetch_add(1);
+  filter_.EndStep();
+  stacks_.Forget();
+  failure_kinds_.clear();
+  open_calls_.clear();
+  std::fill(phase_noted_.begin(), phase_noted_.end(), uint8_t{0});
+  for (ApiState& api : api_states_) {
+    api.calls = 0;
+    api.last_construct = 0;
+    api.parents.clear();
+    api.backward_members.clear();
+  }
+  for (ModuleState& module : module_states_) {
+    module.calls = 0;
+    module.parents.clear();
+    module.backward_members.clear();
+    module.backward_flags.clear();
+    module.backward_collected = false;
+    module.grads = {};
+  }
+  for (const auto& thread : threads_) {
+    thread->forward.clear();
+    thread->backward.clear();
+    thread->inside_listed = 0;
+  }
+}
+
+void CollectorImpl::EndStep() {
+  if (abandoned_) return;
+  const std::lock_guard lock(mutex_);
+  if (closed_) return;
+  if (files_.has_value())
+    FinishStep(true);
+  else
+    ResetStep();
+  ++loop_;
+}
+
+void CollectorImpl::Close() {
+  if (abandoned_) return;
+  const std::lock_guard lock(mutex_);
+  if (closed_) return;
+  FinishStep(true);
+  closed_ = true;
+  if (!config_.steps.empty() && !any_step_matched_ && !debug_) {
+    log_.Warning(
+        fmt::format("no step was collected: step [{}] is configured, the last step seen was {}",
+                    fmt::join(config_.steps, ", "), init_step_ + loop_));
+  }
+}
+
+void CollectorImpl::AfterForkInChild() {
+  // The mutex may be held by a thread that does not exist here; every entry point looks at
+  // `abandoned_` before it.
+  recording_ = false;
+  abandoned_ = closed_ = true;
+  if (files_.has_value()) files_->Abandon();
+  folder_.Abandon();
+}
+
+// ---- small things
+// ----------------------------------------------------------------------------------
+
+std::optional<StackId> CollectorImpl::FindStack(uint64_t key) const {
+  const std::lock_guard lock(mutex_);
+  const auto it = stack_ids_.find(key);
+  if (it == stack_ids_.end()) return std::nullopt;
+  return it->second;
+}
+
+StackId CollectorImpl::AddStack(uint64_t key, std::vector<std::string> frame_lines) {
+  const std::lock_guard lock(mutex_);
+  const auto [it, added] = stack_ids_.try_emplace(key, kNoStack);
+  if (added) it->second = stacks_.Add(std::move(frame_lines));
+  return it->second;
+}
+
+void CollectorImpl::Fail(std::string_view kind, std::string_view detail) {
+  ++counts_.failed;
+  if (std::find(failure_kinds_.begin(), failure_kinds_.end(), kind) != failure_kinds_.end()) return;
+  failure_kinds_.emplace_back(kind);
+  log_.Warning(fmt::format("{}: {} (said once in step {}, counted as failed)", kind, detail,
+                           init_step_ + loop_));
+}
+
+void CollectorImpl::ReportFailure(std::string_view kind, std::string_view detail) {
+  if (abandoned_) return;
+  const std::lock_guard lock(mutex_);
+  Fail(kind, detail);
+}
+
+}  // namespace msprobe::collect

@@ -1,0 +1,198 @@
+// The collector: one object per debugger. Everything is guarded by one mutex that is held for table
+// work only; tensors are read and tensor files written outside it.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "collect/collector.h"
+#include "collect/entry.h"
+#include "collect/filter.h"
+#include "collect/folders.h"
+#include "collect/step_files.h"
+#include "collect/tensor_store.h"
+
+namespace msprobe::collect {
+
+// One call of a module, or none.
+struct CallRef {
+  uint32_t module = UINT32_MAX;
+  int64_t number = 0;
+  bool none() const { return module == UINT32_MAX; }
+};
+
+// A module call that is running on some thread.
+struct OpenCall {
+  CallRef call;
+  uint64_t token = 0;
+  bool opened_list = false;  // its name matched `list`: everything inside is collected
+};
+
+// Per thread; owned by the collector, found through a thread-local cache.
+struct ThreadState {
+  std::vector<OpenCall> forward, backward;
+  std::vector<uint32_t> phases;
+  int inside_listed = 0;
+};
+
+struct ApiState {
+  std::string prefix;  // "Functional.linear."
+  std::string bare;    // "Functional.linear"
+  Risk risk = Risk::kFocus;
+  // Of the current step:
+  int64_t calls = 0;
+  std::vector<CallRef> parents;            // by number; level mix only
+  std::vector<uint64_t> backward_members;  // by number: member of dump.json + 1, 0 = none
+  uint64_t last_construct = 0;             // member + 1 of a filtered call, for AbandonApi
+};
+
+struct GradRound {
+  std::string first;  // parameter that fired first in this step
+  int64_t number = 0;
+  std::vector<std::pair<std::string, std::string>> leaves;  // parameter, JSON; in order of firing
+  std::string absent;
+  uint64_t member = 0;  // of dump.json + 1, 0 = not appended yet
+};
+
+struct ModuleState {
+  std::string path;
+  std::string prefix;  // "Module.fc.Linear."
+  // Of the current step:
+  int64_t calls = 0;
+  std::vector<CallRef> parents;  // by number
+  std::vector<uint64_t> backward_members;
+  std::vector<uint8_t> backward_flags;  // by number: kEntered, kPassed
+  bool backward_collected = false;
+  GradRound grads;
+};
+
+class CollectorImpl final : public Collector, public EntryOwner {
+ public:
+  CollectorImpl(const config::CollectConfig& config, LogSink& log);
+  ~CollectorImpl() override;
+  Status Check() const;  // of the configuration
+
+  Status Start(const StartOptions& options) override;
+  void Stop() override;
+  void EndStep() override;
+  void Close() override;
+  bool recording() const override { return recording_.load(std::memory_order_relaxed); }
+  int64_t step() const override;
+  void SetInitStep(int64_t step) override;
+  bool wants_modules() const override { return modules_; }
+  bool wants_apis() const override { return apis_; }
+  bool wants_backward() const override { return config_.backward; }
+  bool wants_stacks() const override { return config_.extra_info && !debug_; }
+  bool wants_parameters() const override;
+  bool wants_parameter_grads() const override;
+  bool WantsPart(Part part, Direction direction) const override;
+  const Counts& counts() const override { return counts_; }
+  const std::string& rank_dir() const override { return rank_dir_; }
+  void SetEnvironment(const Environment& environment) override;
+  bool terminated() const override { return terminated_; }
+  uint64_t epoch() const override { return epoch_; }
+  void AfterForkInChild() override;
+
+  uint32_t RegisterApi(std::string prefix, std::string name, Risk risk) override;
+  std::unique_ptr<EntryBuilder> BeginApi(uint32_t api, StackId stack, int64_t* number) override;
+  void AbandonApi(uint32_t api, int64_t number) override;
+  std::unique_ptr<EntryBuilder> BeginApiBackward(uint32_t api, int64_t number) override;
+  bool ApiPasses(uint32_t api, int64_t number, Direction direction) override;
+  void EnterPhase(std::string_view name) override;
+  void LeavePhase() override;
+
+  uint32_t RegisterModule(std::string path, std::string class_name) override;
+  ModuleCall EnterModule(uint32_t module, StackId stack) override;
+  void LeaveModule(const ModuleCall& call) override;
+  std::unique_ptr<EntryBuilder> BeginModule(const ModuleCall& call) override;
+  std::unique_ptr<EntryBuilder> BeginModuleBackward(uint32_t module, int64_t number) override;
+  void EnterModuleBackward(uint32_t module, int64_t number) override;
+  void LeaveModuleBackward(uint32_t module, int64_t number) override;
+  void ParameterGrad(uint32_t module, std::string_view parameter,
+                     const std::function<void(EntryBuilder&)>& describe) override;
+
+  std::optional<StackId> FindStack(uint64_t key) const override;
+  StackId AddStack(uint64_t key, std::vector<std::string> frame_lines) override;
+  void ReportFailure(std::string_view kind, std::string_view detail) override;
+
+  void Finish(Entry& entry, bool commit) override;
+
+ private:
+  // All of these expect the mutex to be held.
+  ThreadState& Thread();
+  bool structure() const { return config_.task == config::Task::kStructure; }
+  std::string ApiName(const ApiState& api, int64_t number, Direction direction) const;
+  std::string ModuleName(CallRef call, Direction direction) const;
+  std::unique_ptr<Entry> NewEntry(std::string name, const EntryTag& tag);
+  bool DecideRank(const StartOptions& options);
+  StepHeader HeaderFor(const std::string& folder) const;
+  Status OpenStep();
+  void FollowRank();
+  void AfterAppend();
+  void FlushNow();
+  void WriteFailed(const Error& error);
+  void FinishStep(bool clean);
+  std::string Footer(bool complete) const;
+  void WarnUnmatched();
+  std::vector<std::string> NamesSeen() const;
+  void ResetStep();
+  uint64_t NoteConstruct(const EntryTag& tag, std::string_view name);  // member + 1, or 0
+  CallRef ParentOf(const ThreadState& thread, const ModuleState& module) const;
+  void CloseCall(ThreadState& thread, const OpenCall& call);
+  bool NoteBackward(CallRef call);  // false: the call is not of this step
+  void File(Entry& entry);
+  void FileEntry(Entry& entry);
+  void FileGrad(Entry& entry);
+  void PutMember(uint64_t& member, std::string_view name, std::string_view value);
+  void CountNonFinite(const Entry& entry);
+  void Fail(std::string_view kind, std::string_view detail);
+
+  config::CollectConfig config_;
+  LogSink& log_;
+  const uint64_t id_;  // for the thread-local cache
+  const bool modules_, apis_, debug_, mix_;
+
+  mutable std::mutex mutex_;
+  std::atomic<bool> recording_{false};
+  std::atomic<bool> terminated_{false};
+  std::atomic<uint64_t> epoch_{0};
+  std::atomic<bool> abandoned_{false};
+  bool closed_ = false, json_failed_ = false;
+  bool rank_said_ = false, any_step_matched_ = false, opened_once_ = false;
+  int64_t init_step_ = 0, loop_ = 0;
+  std::optional<int64_t> rank_;
+  Environment environment_;
+  Counts counts_;
+  std::string rank_dir_;
+
+  Filter filter_;
+  Folders folders_;
+  RankFolder folder_;
+  std::optional<StepFiles> files_;
+  TensorStore tensors_;
+  StackBook stacks_;
+  std::unordered_map<uint64_t, StackId> stack_ids_;
+  double last_flush_ = 0;
+  int64_t overflows_ = 0;  // nan_check: entries with a non-finite output, of the run
+
+  std::vector<ApiState> api_states_;
+  std::unordered_map<std::string, uint32_t> api_ids_;
+  std::vector<ModuleState> module_states_;
+  std::unordered_map<std::string, uint32_t> module_ids_;
+  std::vector<std::string> phases_;
+  std::vector<uint8_t> phase_noted_;
+  std::vector<OpenCall> open_calls_;  // forward calls of all threads, oldest first
+  uint64_t next_token_ = 1;
+  std::vector<std::unique_ptr<ThreadState>> threads_;
+  std::vector<EntryMemory> pool_;
+  std::vector<std::string> failure_kinds_;  // reported in this step
+};
+
+}  // namespace msprobe::collect

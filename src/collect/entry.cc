@@ -1,0 +1,304 @@
+#include "collect/entry.h"
+
+#include <fmt/format.h>
+
+#include <iterator>
+
+#include "collect/tensor_store.h"
+#include "json/json.h"
+
+namespace msprobe::collect {
+namespace {
+
+constexpr size_t kDeepest = 400;
+
+struct PartNames {
+  std::string_view key, kind;
+};
+PartNames NamesOf(Part part) {
+  switch (part) {
+    case Part::kInputArgs:
+      return {"input_args", "input"};
+    case Part::kInputKwargs:
+      return {"input_kwargs", "kwargs"};
+    case Part::kInput:
+      return {"input", "input"};
+    case Part::kOutput:
+      return {"output", "output"};
+    case Part::kParameters:
+      return {"parameters", "parameters"};
+    case Part::kWhole:
+      return {"", ""};
+  }
+  return {"", ""};
+}
+
+}  // namespace
+
+void EntryMemory::Clear() {
+  name.clear();
+  text.clear();
+  path.clear();
+  keys.clear();
+  absent.clear();
+  extra.clear();
+  frames.clear();
+}
+
+Entry::Entry(EntryOwner& owner, EntryMemory memory, const EntryTag& tag, const EntryStyle& style)
+    : owner_(owner), memory_(std::move(memory)), tag_(tag), style_(style) {
+  memory_.text += '{';
+}
+
+Entry::~Entry() { Discard(); }
+
+EntryMemory Entry::TakeMemory() {
+  EntryMemory memory = std::move(memory_);
+  memory.Clear();
+  return memory;
+}
+
+// ---- parts
+// -----------------------------------------------------------------------------------------
+
+void Entry::BeginFragment(std::string_view path) {
+  fragment_ = in_part_ = true;
+  memory_.text.clear();
+  memory_.path = path;
+}
+
+void Entry::BeginPart(Part part) {
+  if (done_ || fragment_) return;
+  EndPart();
+  in_part_ = true;
+  root_filled_ = false;
+  output_part_ = part == Part::kOutput;
+  const bool output_side = part == Part::kOutput || part == Part::kParameters;
+  skipping_ = part != Part::kWhole && !(output_side ? style_.output : style_.input);
+  if (skipping_) return;
+  const PartNames names = NamesOf(part);
+  if (parts_++ > 0) memory_.text += ", ";
+  if (part == Part::kWhole) {
+    whole_ = true;
+    memory_.text.clear();  // the entry is one bare value
+  } else {
+    memory_.text += '"';
+    memory_.text += names.key;
+    memory_.text += "\": ";
+  }
+  memory_.path = names.kind;
+  memory_.keys.clear();
+}
+
+void Entry::EndPart() {
+  if (!in_part_ || fragment_) return;
+  in_part_ = false;
+  dropped_depth_ = 0;
+  if (!skipping_) {
+    while (!memory_.frames.empty()) Close(memory_.frames.back().object);
+    if (!root_filled_) memory_.text += "null";
+  }
+  skipping_ = false;
+}
+
+// ---- positions
+// -------------------------------------------------------------------------------------
+
+void Entry::CompleteKey() {
+  EntryMemory::Frame& frame = memory_.frames.back();
+  if (!frame.after_key) return;
+  memory_.text += "null";
+  frame.after_key = false;
+}
+
+void Entry::Key(std::string_view key) {
+  if (skipping_ || dropped_depth_ > 0 || memory_.frames.empty() || !memory_.frames.back().object)
+    return;
+  CompleteKey();
+  EntryMemory::Frame& frame = memory_.frames.back();
+  if (frame.values++ > 0) memory_.text += ", ";
+  json::AppendString(memory_.text, key);
+  memory_.text += ": ";
+  memory_.keys.resize(frame.key_begin);
+  memory_.keys += key;
+  frame.after_key = true;
+}
+
+bool Entry::Place() {
+  if (!in_part_ || skipping_ || done_ || dropped_depth_ > 0) return false;
+  if (memory_.frames.empty()) {
+    if (root_filled_) return false;
+    root_filled_ = true;
+    return true;
+  }
+  EntryMemory::Frame& frame = memory_.frames.back();
+  if (frame.object) {
+    if (!frame.after_key) return false;  // a value without a key
+    frame.after_key = false;
+    return true;
+  }
+  if (frame.values++ > 0) memory_.text += ", ";
+  return true;
+}
+
+void Entry::AppendPosition() {
+  if (memory_.frames.empty()) return;
+  const EntryMemory::Frame& frame = memory_.frames.back();
+  if (fragment_ && memory_.frames.size() == 1) return;  // the list around a gradient adds nothing
+  if (!memory_.path.empty()) memory_.path += '.';
+  if (frame.object)
+    memory_.path += std::string_view(memory_.keys).substr(frame.key_begin);
+  else
+    memory_.path += fmt::format_int(frame.values - 1).c_str();
+}
+
+std::string Entry::LeafPath() {
+  const size_t size = memory_.path.size();
+  AppendPosition();
+  std::string path = memory_.path;
+  memory_.path.resize(size);
+  return path;
+}
+
+void Entry::Open(bool object) {
+  if (memory_.frames.size() >= kDeepest) {
+    if (dropped_depth_ == 0) AbsentLeaf(Absent::kUnsupported, "nested deeper than 400 levels");
+    ++dropped_depth_;
+    return;
+  }
+  if (!Place()) {
+    if (in_part_ && !skipping_) ++dropped_depth_;
+    return;
+  }
+  const size_t path_size = memory_.path.size();
+  AppendPosition();
+  memory_.text += object ? '{' : '[';
+  memory_.frames.push_back({object, false, 0, path_size, memory_.keys.size()});
+}
+
+void Entry::Close(bool object) {
+  if (dropped_depth_ > 0) {
+    --dropped_depth_;
+    return;
+  }
+  if (memory_.frames.empty() || memory_.frames.back().object != object) return;
+  if (object) CompleteKey();
+  const EntryMemory::Frame frame = memory_.frames.back();
+  memory_.text += object ? '}' : ']';
+  memory_.path.resize(frame.path_size);
+  memory_.keys.resize(frame.key_begin);
+  memory_.frames.pop_back();
+}
+
+// ---- leaves
+// ----------------------------------------------------------------------------------------
+
+void Entry::NoteAbsent(Absent code, std::string_view reason) {
+  if (code == Absent::kInternal || code == Absent::kWriteFailed) ++failed_leaves_;
+  std::string& absent = memory_.absent;
+  if (!absent.empty()) absent += ", ";
+  json::AppendString(absent, LeafPath());
+  absent += ": ";
+  AppendAbsent(absent, code, reason);
+}
+
+std::string Entry::SaveTensor(const TensorView& view) {
+  if (style_.tensors == nullptr || view.data == nullptr || view.num_elements() == 0) return {};
+  std::string stem = memory_.name;
+  const std::string path = LeafPath();
+  if (!path.empty()) stem.append(1, '.').append(path);
+  auto saved = style_.tensors->Save(stem, view);
+  if (saved.ok()) return std::move(saved).value();
+  NoteAbsent(Absent::kWriteFailed, saved.error().ToString());
+  return {};
+}
+
+void Entry::Tensor(const TensorLeaf& leaf) {
+  if (!Place()) return;
+  TensorLeaf described = leaf;
+  TensorView view;
+  Shape shape;
+  std::vector<int64_t> strides;
+  if (leaf.view != nullptr && style_.slice != nullptr && !style_.slice->empty()) {
+    view = Sliced(*leaf.view, *style_.slice, shape, strides);
+    described.view = &view;
+    described.shape = view.shape;
+  }
+  const std::string data_name =
+      described.view == nullptr ? std::string() : SaveTensor(*described.view);
+  const NonFinite seen = AppendTensorLeaf(memory_.text, described, style_.leaf, data_name);
+  if (output_part_ && seen.known) flag_ = flag_ == 1 || seen.any ? 1 : 0;
+}
+
+void Entry::Null() {
+  if (Place()) memory_.text += "null";
+}
+
+void Entry::AbsentLeaf(Absent code, std::string_view reason) {
+  if (!Place()) return;
+  memory_.text += "null";
+  NoteAbsent(code, reason);
+}
+
+void Entry::Scalar(std::string_view type, std::string_view value_json) {
+  if (!Place()) return;
+  std::string& text = memory_.text;
+  text += "{\"type\": ";
+  json::AppendString(text, type);
+  text += ", \"value\": ";
+  text += value_json.empty() ? std::string_view("null") : value_json;
+  text += '}';
+}
+
+void Entry::Raw(std::string_view json) {
+  if (Place()) memory_.text += json.empty() ? std::string_view("null") : json;
+}
+
+void Entry::Extra(std::string_view key, std::string_view json) {
+  if (done_ || fragment_ || json.empty()) return;
+  memory_.extra += ", ";
+  json::AppendString(memory_.extra, key);
+  memory_.extra += ": ";
+  memory_.extra += json;
+}
+
+// ---- the end
+// ---------------------------------------------------------------------------------------
+
+void Entry::CloseText() {
+  if (fragment_) {
+    dropped_depth_ = 0;
+    while (!memory_.frames.empty()) Close(memory_.frames.back().object);
+    if (!root_filled_) memory_.text += "null";
+    return;
+  }
+  EndPart();
+  std::string& text = memory_.text;
+  if (whole_) return;
+  if (style_.with_flag) {
+    text += parts_ > 0 ? ", \"is_nan\": " : "\"is_nan\": ";
+    text += flag_ < 0 ? "null" : flag_ == 1 ? "1" : "0";
+  }
+  text += memory_.extra;
+  if (!memory_.absent.empty()) {
+    text += ", \"absent\": {";
+    text += memory_.absent;
+    text += '}';
+  }
+  text += '}';
+}
+
+void Entry::Commit() {
+  if (done_) return;
+  CloseText();
+  done_ = true;
+  owner_.Finish(*this, true);
+}
+
+void Entry::Discard() {
+  if (done_) return;
+  done_ = true;
+  owner_.Finish(*this, false);
+}
+
+}  // namespace msprobe::collect

@@ -1,0 +1,118 @@
+// The builder behind EntryBuilder: JSON text appended once, positions kept for file names.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "collect/collector.h"
+#include "collect/leaf.h"
+
+namespace msprobe::collect {
+
+class TensorStore;
+
+// Memory that entries use and give back, so that a call costs no allocations once the pool is warm.
+struct EntryMemory {
+  struct Frame {
+    bool object = false;
+    bool after_key = false;  // objects: a key stands there without its value
+    uint64_t values = 0;
+    size_t path_size = 0;  // of `path` before this frame's own part
+    size_t key_begin = 0;  // objects: the current key in `keys`
+  };
+  std::string name, text, path, keys, absent, extra;
+  std::vector<Frame> frames;
+  void Clear();
+};
+
+// What an entry is, for the owner that files it.
+struct EntryTag {
+  enum class Kind : uint8_t { kApi, kApiBackward, kModule, kModuleBackward, kFragment };
+  Kind kind = Kind::kApi;
+  Direction direction = Direction::kForward;
+  uint32_t id = 0;  // API or module
+  int64_t number = 0;
+  StackId stack = kNoStack;
+  uint32_t parent_module = UINT32_MAX;  // the module call running when it began
+  int64_t parent_number = 0;
+  uint32_t phase = UINT32_MAX;  // optimizer phase running when it began
+  uint64_t epoch = 0;
+};
+
+struct EntryStyle {
+  LeafStyle leaf;
+  const std::vector<config::SliceItem>* slice = nullptr;
+  bool input = true, output = true;  // parts that are written
+  bool with_flag = false;            // nan_check: "is_nan" after the parts
+  TensorStore* tensors = nullptr;    // nullptr: no files
+};
+
+class Entry;
+class EntryOwner {
+ public:
+  virtual ~EntryOwner() = default;
+  virtual void Finish(Entry& entry, bool commit) = 0;  // then the memory may be taken back
+};
+
+class Entry final : public EntryBuilder {
+ public:
+  Entry(EntryOwner& owner, EntryMemory memory, const EntryTag& tag, const EntryStyle& style);
+  // A fragment: only the value of one member (parameter gradients). `path` takes the place of part
+  // and positions.
+  void BeginFragment(std::string_view path);
+  ~Entry() override;
+
+  void BeginPart(Part part) override;
+  void EndPart() override;
+  void OpenList() override { Open(false); }
+  void CloseList() override { Close(false); }
+  void OpenObject() override { Open(true); }
+  void Key(std::string_view key) override;
+  void CloseObject() override { Close(true); }
+  void Tensor(const TensorLeaf& leaf) override;
+  void Null() override;
+  void AbsentLeaf(Absent code, std::string_view reason) override;
+  void Scalar(std::string_view type, std::string_view value_json) override;
+  void Raw(std::string_view json) override;
+  void Extra(std::string_view key, std::string_view json) override;
+  void Commit() override;
+  void Discard() override;
+  const std::string& name() const override { return memory_.name; }
+
+  const EntryTag& tag() const { return tag_; }
+  bool has_parts() const { return parts_ > 0; }
+  uint64_t failed_leaves() const { return failed_leaves_; }
+  bool non_finite_output() const { return flag_ == 1; }
+  // Of a committed entry: the whole value. Of a fragment: the value, without braces.
+  const std::string& text() const { return memory_.text; }
+  std::string_view fragment_path() const { return memory_.path; }
+  const std::string& absent() const { return memory_.absent; }
+  EntryMemory TakeMemory();
+
+ private:
+  void Open(bool object);
+  void Close(bool object);
+  bool Place();  // separator and position for one value; false: there is no room for it here
+  void AppendPosition();   // the current position to `path`
+  std::string LeafPath();  // of the value about to be placed or just placed
+  void CompleteKey();
+  void NoteAbsent(Absent code, std::string_view reason);
+  void CloseText();
+  std::string SaveTensor(const TensorView& view);
+
+  EntryOwner& owner_;
+  EntryMemory memory_;
+  EntryTag tag_;
+  EntryStyle style_;
+  bool in_part_ = false, skipping_ = false, fragment_ = false, whole_ = false, done_ = false;
+  bool output_part_ = false;
+  bool root_filled_ = false;
+  uint32_t parts_ = 0;
+  uint32_t dropped_depth_ = 0;  // containers open that have no place
+  uint64_t failed_leaves_ = 0;
+  int flag_ = -1;  // nan_check: -1 nothing could be looked at, else whether an output is not finite
+};
+
+}  // namespace msprobe::collect

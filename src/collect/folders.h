@@ -1,0 +1,66 @@
+// Where a step's files go: {dump_path}/step{S}/rank{R}, who owns the folder, and what becomes of an
+// earlier run's.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/log.h"
+#include "base/result.h"
+#include "config/collect_config.h"
+
+namespace msprobe::collect {
+
+inline constexpr char kJournalName[] = ".msprobe_journal";
+
+// A rank folder held by this process. Its journal file is locked as long as the object lives; the
+// lock is what tells others that the folder is in use (decisions.md 10).
+class RankFolder {
+ public:
+  RankFolder() = default;
+  RankFolder(RankFolder&& other) noexcept { *this = std::move(other); }
+  RankFolder& operator=(RankFolder&& other) noexcept;
+  ~RankFolder();
+
+  const std::string& path() const { return path_; }
+  bool open() const { return !path_.empty(); }
+  int journal_fd() const { return fd_; }  // -1 when the file system cannot lock
+  // Removes the journal and gives the folder free: a clean end.
+  void Release();
+  // Gives the folder free and leaves the journal: the process could not finish, or is a forked
+  // child.
+  void Abandon();
+
+ private:
+  friend class Folders;
+  std::string path_;
+  int fd_ = -1;
+};
+
+class Folders {
+ public:
+  Folders(const config::CollectConfig& config, LogSink& log) : config_(config), log_(log) {}
+
+  // Makes and claims the folder of `step`: `rank{R}`, or `rank` while the rank is unknown, or
+  // `proc{pid}` when another living process holds that one. A dump that is there already is moved
+  // away, removed or refused, as the configuration says.
+  Result<RankFolder> Claim(int64_t step, std::optional<int64_t> rank);
+  // The rank has become known: renames the folder to `rank{R}`. When that is impossible the folder
+  // stays, and a warning says so.
+  void Rename(RankFolder& folder, int64_t step, int64_t rank);
+
+ private:
+  enum class Lock : uint8_t { kMine, kTaken, kUnavailable };
+  Result<Lock> TryLock(RankFolder& folder, const std::string& path);
+  Status ClearTheWay(const std::string& path, int64_t step, std::string_view name);
+  Status MoveAway(const std::string& path, int64_t step, std::string_view name);
+  std::string StepPath(int64_t step) const;
+
+  const config::CollectConfig& config_;
+  LogSink& log_;
+  bool said_moved_ = false, said_taken_ = false;
+};
+
+}  // namespace msprobe::collect

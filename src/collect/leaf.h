@@ -1,0 +1,42 @@
+// The JSON text of tensor leaves (dump.md 11.3), and which part of a tensor is looked at.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "collect/collector.h"
+#include "config/collect_config.h"
+#include "tensor/view.h"
+
+namespace msprobe::collect {
+
+// {"code": …, "reason": …} of decisions.md 18.
+void AppendAbsent(std::string& out, Absent code, std::string_view reason);
+
+struct LeafStyle {
+  config::SummaryMode summary = config::SummaryMode::kStatistics;
+  bool statistics = true;  // false (nan_check): neither statistics nor checksum
+};
+
+// What a tensor leaf says about non-finite elements; `known` is false when its memory could not be
+// looked at.
+struct NonFinite {
+  bool known = false;
+  bool any = false;
+};
+
+// Appends the leaf. `data_name` is empty when no file was written. Keys and their order:
+// dump.md 11.3; after them "nan", "inf", "finite_max", "finite_min" when there are non-finite
+// elements (the latter two only when something is finite).
+NonFinite AppendTensorLeaf(std::string& out, const TensorLeaf& leaf, const LeafStyle& style,
+                           std::string_view data_name);
+
+// `view` restricted by the `slice` items of the configuration (dump.md 9.5). The result's spans
+// point into `shape` and `strides`.
+TensorView Sliced(const TensorView& view, std::span<const config::SliceItem> items, Shape& shape,
+                  std::vector<int64_t>& strides);
+
+}  // namespace msprobe::collect

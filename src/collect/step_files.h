@@ -1,0 +1,67 @@
+// The three JSON files of one step: dump.json (or debug.json), stack.json, construct.json.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "dump/writer.h"
+
+namespace msprobe::collect {
+
+// Call stacks, kept once per process, and the entries of the current step that came with each.
+class StackBook {
+ public:
+  uint32_t Add(std::vector<std::string> frame_lines);
+  size_t size() const { return stacks_.size(); }
+  void Note(uint32_t stack, std::string_view entry);
+  // One item per stack that got names since the last call, in the order of their first name.
+  void Drain(dump::GrowingObject& file);
+  void Forget();  // names not yet drained
+
+ private:
+  struct Stack {
+    std::string frames_json;
+    std::string names_json;  // without brackets; empty: none since the last Drain()
+  };
+  std::vector<Stack> stacks_;
+  std::vector<uint32_t> noted_;  // stacks with names, by first name
+};
+
+struct StepHeader {
+  std::string task, level;
+  std::optional<std::string> tensor_dir;
+  bool debug = false;      // debug.json alone
+  bool extra_info = true;  // stack.json and construct.json too
+};
+
+class StepFiles {
+ public:
+  using MemberId = dump::GrowingObject::MemberId;
+  static Result<StepFiles> Create(const std::string& folder, const StepHeader& header);
+
+  MemberId AppendEntry(std::string_view name, std::string_view value);
+  bool ReplaceEntry(MemberId member, std::string_view name, std::string_view value);
+  // `parent` empty: null.
+  MemberId AppendConstruct(std::string_view child, std::string_view parent);
+  bool DropLastConstruct(MemberId member);
+  bool has_stacks() const { return stack_.has_value(); }
+
+  size_t pending_bytes() const;
+  uint64_t bytes() const;  // on disk
+  Status Flush(StackBook& stacks);
+  // The last flush; `footer_json` becomes the member "msprobe" of dump.json.
+  Status Close(StackBook& stacks, std::string_view footer_json);
+  Status Move(const std::string& folder, const StepHeader& header);
+  void Abandon();
+
+ private:
+  explicit StepFiles(dump::GrowingObject dump) : dump_(std::move(dump)) {}
+  dump::GrowingObject dump_;
+  std::optional<dump::GrowingObject> stack_, construct_;
+};
+
+}  // namespace msprobe::collect

@@ -1,0 +1,185 @@
+#include "collect/tensor_store.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include <algorithm>
+#include <atomic>
+
+#include "base/file.h"
+#include "formats/tensor_file.h"
+
+namespace msprobe::collect {
+namespace {
+
+constexpr size_t kLongestStem = 200, kKeptHead = 110, kKeptTail = 60;
+
+bool IsPlain(unsigned char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+         c == '.' || c == '-';
+}
+
+struct CodePoint {
+  uint32_t value = 0;
+  size_t bytes = 0;  // 0: not UTF-8
+};
+
+CodePoint Decode(std::string_view text) {
+  const auto byte = [&](size_t k) { return static_cast<unsigned char>(text[k]); };
+  const unsigned char lead = byte(0);
+  const size_t n = lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : lead >= 0xC2 ? 2 : 0;
+  if (n == 0 || lead > 0xF4 || text.size() < n) return {};
+  uint32_t value = lead & (0xFFu >> (n + 1));
+  for (size_t k = 1; k < n; ++k) {
+    if ((byte(k) & 0xC0) != 0x80) return {};
+    value = value << 6 | (byte(k) & 0x3Fu);
+  }
+  const uint32_t least = n == 4 ? 0x10000 : n == 3 ? 0x800 : 0x80;
+  if (value < least || value > 0x10FFFF || (value >= 0xD800 && value < 0xE000)) return {};
+  return {value, n};
+}
+
+// Letters, marks and digits of the scripts in use; blocks of punctuation, symbols, controls,
+// private use and emoji are not.
+bool IsLetter(uint32_t c) {
+  if (c == 0xAA || c == 0xB5 || c == 0xBA) return true;
+  if (c < 0xC0 || c == 0xD7 || c == 0xF7) return false;
+  struct Range {
+    uint32_t first, last;
+  };
+  static constexpr Range kNot[] = {{0x2000, 0x2BFF},   {0x2E00, 0x2FFF},   {0x3000, 0x3004},
+                                   {0x3008, 0x3020},   {0x3030, 0x3030},   {0xD800, 0xF8FF},
+                                   {0xFE00, 0xFE6F},   {0xFEFF, 0xFF0F},   {0xFF1A, 0xFF20},
+                                   {0xFF3B, 0xFF40},   {0xFF5B, 0xFF65},   {0xFFE0, 0xFFFF},
+                                   {0x1D000, 0x1D3FF}, {0x1F000, 0x1FBFF}, {0xE0000, 0x10FFFF}};
+  return std::none_of(std::begin(kNot), std::end(kNot),
+                      [&](const Range& r) { return c >= r.first && c <= r.last; });
+}
+
+std::string Escaped(std::string_view text) {
+  std::string out;
+  out.reserve(text.size());
+  while (!text.empty()) {
+    const auto c = static_cast<unsigned char>(text.front());
+    size_t take = 1;
+    bool keep = IsPlain(c);
+    if (c >= 0x80) {
+      const CodePoint point = Decode(text);
+      keep = point.bytes > 0 && IsLetter(point.value);
+      take = std::max<size_t>(point.bytes, 1);
+    }
+    if (keep) {
+      out += text.substr(0, take);
+    } else {
+      for (const char b : text.substr(0, take))
+        out += fmt::format("%{:02X}", static_cast<unsigned char>(b));
+    }
+    text.remove_prefix(take);
+  }
+  return out;
+}
+
+bool StartsUnit(const std::string& text, size_t at) {  // not inside a UTF-8 sequence or %XX
+  if (at >= text.size()) return true;
+  if ((static_cast<unsigned char>(text[at]) & 0xC0) == 0x80) return false;
+  return !(at >= 1 && text[at - 1] == '%') && !(at >= 2 && text[at - 2] == '%');
+}
+
+}  // namespace
+
+std::string FileStem(std::string_view text) {
+  std::string name = Escaped(text);
+  if (name == "." || name == "..") name = name == "." ? "%2E" : "%2E%2E";
+  if (name.size() <= kLongestStem) return name;
+  size_t head = kKeptHead, tail = name.size() - kKeptTail;
+  while (!StartsUnit(name, head)) --head;
+  while (!StartsUnit(name, tail)) ++tail;
+  return fmt::format("{}~{:016x}~{}", std::string_view(name).substr(0, head),
+                     XXH3_64bits(text.data(), text.size()), std::string_view(name).substr(tail));
+}
+
+void TensorStore::Open(std::string dir) {
+  const std::lock_guard lock(mutex_);
+  dir_ = std::move(dir);
+  made_ = off_ = false;
+  bytes_ = 0;
+  taken_.clear();
+}
+
+void TensorStore::Move(std::string dir) {
+  const std::lock_guard lock(mutex_);
+  dir_ = std::move(dir);
+}
+
+uint64_t TensorStore::bytes() const {
+  const std::lock_guard lock(mutex_);
+  return bytes_;
+}
+
+std::string TensorStore::UniqueName(std::string_view text) {
+  std::string stem = FileStem(text);
+  std::string lower = stem;
+  for (char& c : lower)
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  std::vector<std::string>& same = taken_[std::move(lower)];
+  const auto it = std::find(same.begin(), same.end(), stem);
+  const size_t number = static_cast<size_t>(it - same.begin()) + 1;
+  if (it == same.end()) same.push_back(stem);
+  return number == 1 ? stem + ".pt" : fmt::format("{}~{}.pt", stem, number);
+}
+
+Status TensorStore::Write(const std::string& name, const TensorView& view) {
+  static std::atomic<uint64_t> serial{0};
+  std::vector<std::byte> copy;
+  Bytes data(view.data, static_cast<size_t>(view.num_elements()) * ItemSize(view.dtype));
+  if (!view.IsContiguous()) {
+    copy.resize(data.size());
+    CopyContiguous(view, copy.data());
+    data = copy;
+  }
+  const std::string temporary =
+      JoinPath(dir_, fmt::format(".{}.{}.tmp", getpid(), serial.fetch_add(1)));
+  const std::string path = JoinPath(dir_, name);
+  Status written = formats::WritePt(temporary, view.dtype, view.shape, false, data);
+  if (written.ok() && rename(temporary.c_str(), path.c_str()) != 0)
+    written = ErrnoError(errno, "rename", path);
+  if (!written.ok()) {
+    unlink(temporary.c_str());
+    return written;
+  }
+  struct stat info{};
+  if (stat(path.c_str(), &info) == 0) bytes_ += static_cast<uint64_t>(info.st_size);
+  return {};
+}
+
+Result<std::string> TensorStore::Save(std::string_view stem, const TensorView& view) {
+  const std::lock_guard lock(mutex_);
+  if (off_) return Error(ErrorCode::kNoSpace, "writing of tensors has stopped");
+  if (!made_) {
+    Status made = CreateDirectories(dir_);
+    if (!made.ok()) {
+      off_ = true;
+      log_.Error(fmt::format("{}; no more tensors are saved in this step, statistics go on",
+                             made.error().ToString()));
+      return std::move(made).error();
+    }
+    made_ = true;
+  }
+  std::string name = UniqueName(stem);
+  Status written = Write(name, view);
+  if (written.ok()) return name;
+  const ErrorCode code = written.error().code;
+  if (code == ErrorCode::kNoSpace || code == ErrorCode::kNotFound ||
+      code == ErrorCode::kPermission || code == ErrorCode::kIo) {
+    off_ = true;
+    log_.Error(fmt::format("{}; no more tensors are saved in this step, statistics go on",
+                           written.error().ToString()));
+  }
+  return std::move(written).error();
+}
+
+}  // namespace msprobe::collect
