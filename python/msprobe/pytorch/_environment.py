@@ -1,0 +1,163 @@
+"""Surroundings of a running collection: rank, threads, forks, compiled regions, optimizer phases."""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from msprobe._core import Collector, capture
+from msprobe.pytorch._intercept import Swap
+
+# Launchers that number their processes; torch.distributed wins.
+_RANK_VARIABLES = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
+
+
+def detect_rank() -> int | None:
+    """The rank by torch.distributed or the launcher; None when there is none."""
+    distributed = torch.distributed
+    if distributed.is_available() and distributed.is_initialized():
+        return int(distributed.get_rank())
+    for name in _RANK_VARIABLES:
+        value = os.environ.get(name, "")
+        if value.isdecimal():
+            return int(value)
+    return None
+
+
+def world_size() -> int | None:
+    """Number of processes by torch.distributed; None outside of it."""
+    distributed = torch.distributed
+    if distributed.is_available() and distributed.is_initialized():
+        return int(distributed.get_world_size())
+    return None
+
+
+class Threads:
+    """Python threads that start while recording get the mode too."""
+
+    def __init__(self) -> None:
+        """Nothing is wrapped yet."""
+        self._name = "_bootstrap_inner" if hasattr(threading.Thread, "_bootstrap_inner") else "run"
+        self._original: Callable[[threading.Thread], None] | None = None
+
+    def install(self) -> None:
+        """Wrap the function that every new thread runs."""
+        original = getattr(threading.Thread, self._name)
+
+        @functools.wraps(original)
+        def with_mode(thread: threading.Thread) -> None:
+            if self._original is not None:
+                capture.push_mode()
+            try:
+                original(thread)
+            finally:
+                capture.remove_mode()
+
+        self._original = original
+        setattr(threading.Thread, self._name, with_mode)
+
+    def uninstall(self) -> None:
+        """Put the original back."""
+        if self._original is not None:
+            setattr(threading.Thread, self._name, self._original)
+            self._original = None
+
+
+class Eager:
+    """Compiled regions run eagerly while recording (torch.compiler.set_stance)."""
+
+    def __init__(self) -> None:
+        """The stance is untouched."""
+        self._prior: Any = None
+        self._compile: Any = None
+        self.used = False
+
+    def install(self) -> None:
+        """Take the stance; when Dynamo is not loaded, only once something is compiled (loading it takes a second)."""
+        if "torch._dynamo.eval_frame" in sys.modules:
+            self._take()
+        elif hasattr(torch, "compile"):
+            self._compile = original = torch.compile
+
+            @functools.wraps(original)
+            def compile_eagerly(*args: Any, **kwargs: Any) -> Any:
+                result = original(*args, **kwargs)
+                if self._compile is not None and self._prior is None and "torch._dynamo.eval_frame" in sys.modules:
+                    self._take()
+                return result
+
+            torch.compile = compile_eagerly
+
+    def _take(self) -> None:
+        frame: Any = sys.modules["torch._dynamo.eval_frame"]
+        if not hasattr(frame, "_set_stance") or not hasattr(frame, "DynamoStance"):
+            return
+        try:
+            self._prior = frame._set_stance(frame.DynamoStance("force_eager"))
+            self.used = True
+        except RuntimeError as error:  # started inside a compiled region
+            capture.report("running compiled regions eagerly", str(error))
+
+    def uninstall(self) -> None:
+        """Restore the stance of before."""
+        if self._compile is not None:
+            torch.compile = self._compile
+            self._compile = None
+        if self._prior is not None:
+            sys.modules["torch._dynamo.eval_frame"]._set_stance(self._prior)  # type: ignore[attr-defined]
+            self._prior = None
+
+
+class Phases:
+    """Optimizer steps and gradient clipping, the parents of the APIs inside them at level mix."""
+
+    _CLIPPING = ("clip_grad_norm_", "clip_grad_norm", "clip_grad_value_")
+
+    def __init__(self, collector: Collector) -> None:
+        """Prepare the swaps of the clipping functions."""
+        self._collector = collector
+        self._handles: list[Any] = []
+        self._swaps: list[Swap] = []
+        for name in self._CLIPPING:
+            function = getattr(torch.nn.utils, name, None)
+            if hasattr(function, "__code__"):
+                self._swaps.append(Swap(function, self._clipping_hook))
+
+    def _clipping_hook(self, body: Callable[..., Any]) -> Callable[[tuple[Any, ...], dict[str, Any]], Any]:
+        def run(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            self._collector.enter_phase("clip_grad")
+            try:
+                return body(*args, **kwargs)
+            finally:
+                self._collector.leave_phase()
+
+        return run
+
+    def install(self) -> None:
+        """Hook optimizers and clipping."""
+        from torch.optim import optimizer
+
+        def before(*_: Any) -> None:
+            self._collector.enter_phase("optimizer")
+
+        def after(*_: Any) -> None:
+            self._collector.leave_phase()
+
+        self._handles.append(optimizer.register_optimizer_step_pre_hook(before))
+        self._handles.append(optimizer.register_optimizer_step_post_hook(after))
+        for swap in self._swaps:
+            swap.swap()
+
+    def uninstall(self) -> None:
+        """Take the hooks off."""
+        for handle in self._handles:
+            handle.remove()
+        self._handles.clear()
+        for swap in self._swaps:
+            swap.restore()

@@ -1,0 +1,379 @@
+"""`PrecisionDebugger`: records what a PyTorch program computes (dump.md 2)."""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import platform
+import threading
+from typing import Any, ClassVar
+
+import torch
+from torch import nn
+
+from msprobe._core import Collector, capture
+from msprobe.errors import ConfigError, DumpError, ErrorCode, MsprobeError
+from msprobe.pytorch import _environment, _log
+from msprobe.pytorch._intercept import interception
+from msprobe.pytorch._modules import ModuleHooks, check_models
+
+_Settings = tuple[str | None, str | None, str | None, str | None, str | None]
+
+
+def _text(name: str, value: Any) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    raise ConfigError(
+        ErrorCode.INVALID_ARGUMENT,
+        f"PrecisionDebugger({name}=...): a str was expected, got {type(value).__name__}",
+        name,
+    )
+
+
+def _steps(step: Any) -> str | None:
+    if step is None:
+        return None
+    try:
+        return json.dumps(list(step) if isinstance(step, tuple | range) else step)
+    except (TypeError, ValueError):
+        raise ConfigError(
+            ErrorCode.INVALID_ARGUMENT, f"step: a list of int or str was expected, got {type(step).__name__}", "step"
+        ) from None
+
+
+class _Recorder:
+    """Everything behind the one debugger of a process."""
+
+    def __init__(self, settings: _Settings, model: Any) -> None:
+        self.settings = settings
+        self.collector = Collector(*settings, log=_log.log)
+        self.pid = os.getpid()
+        self.model = model
+        self.running = False
+        self.started = False
+        self.rank: int | None = None
+        self.hooks = ModuleHooks(self.collector)
+        self.threads = _environment.Threads()
+        self.eager = _environment.Eager()
+        self.intercept = interception() if self.collector.wants_apis else None
+        both = self.collector.wants_apis and self.collector.wants_modules
+        self.phases = _environment.Phases(self.collector) if both else None
+        interception()  # readies the C side for module hooks too
+        self.counter: _TokenCounter | None = None
+        self.collector.attach()
+
+    def parts(self) -> list[Any]:
+        """What is put in place at start, in this order, and taken away in the reverse one."""
+        optional = (self.eager, self.threads, self.phases, self.intercept)
+        parts = [p for p in optional if p is not None]
+        return [self.hooks, *parts] if self.collector.wants_modules else parts
+
+    def begin(self) -> None:
+        """Put everything in place and record."""
+        if self.running:
+            self.hooks.install()
+            return
+        placed: list[Any] = []
+        try:
+            for part in self.parts():
+                placed.append(part)
+                part.install()
+        except BaseException:
+            for part in reversed(placed):
+                part.uninstall()
+            raise
+        self.running = True
+        if self.counter is None:
+            self.collector.begin_recording()
+
+    def end(self) -> None:
+        """Stop recording; every original is back in place."""
+        self.collector.end_recording()
+        self.running = False
+        for part in reversed(self.parts()):
+            try:
+                part.uninstall()
+            except Exception as error:
+                _log.log(_log.ERROR, f"restoring after collection failed: {type(error).__name__}: {error}")
+        if self.counter is not None:
+            self.counter.remove()
+            self.counter = None
+
+
+class _TokenCounter:
+    """Records only the forward calls `first` to `last` (both inclusive) of a model, counted from start()."""
+
+    def __init__(self, model: nn.Module, first: int, last: int, collector: Collector) -> None:
+        self._first, self._last, self._collector = first, last, collector
+        self._calls = 0
+        self._handle = model.register_forward_pre_hook(self._count, prepend=True)
+
+    def _count(self, *_: Any) -> None:
+        if self._calls == self._first:
+            self._collector.begin_recording()
+        elif self._calls == self._last + 1:
+            self._collector.end_recording()
+        self._calls += 1
+
+    def remove(self) -> None:
+        self._handle.remove()
+
+
+def _check_token_range(token_range: Any) -> tuple[int, int]:
+    good = isinstance(token_range, list | tuple) and len(token_range) == 2
+    if not good or any(type(t) is not int for t in token_range) or not 0 <= token_range[0] <= token_range[1]:
+        raise ConfigError(
+            ErrorCode.INVALID_ARGUMENT,
+            f"start(token_range={token_range!r}): two ints, 0 <= first <= last, were expected",
+            "token_range",
+        )
+    return token_range[0], token_range[1]
+
+
+class PrecisionDebugger:
+    """Records API calls, modules and gradients between `start()` and `stop()`.
+
+    One per process: a second construction returns the first object (and says so when it was given other settings).
+    All methods work on the class as well as on the object.
+    """
+
+    _instance: ClassVar[PrecisionDebugger | None] = None
+    _recorder: ClassVar[_Recorder | None] = None
+    _lock: ClassVar[threading.RLock] = threading.RLock()
+
+    def __new__(cls, *_: Any, **__: Any) -> PrecisionDebugger:
+        """The one object of the process."""
+        with cls._lock:
+            return cls._instance if cls._instance is not None else super().__new__(cls)
+
+    def __init__(
+        self,
+        config_path: str | None = None,
+        task: str | None = None,
+        dump_path: str | None = None,
+        level: str | None = None,
+        *positional: Any,
+        model: Any = None,
+        step: Any = None,
+    ) -> None:
+        """Read and check the configuration; nothing of torch is touched before `start()`.
+
+        Args:
+            config_path: A config.json; without it the built-in defaults (statistics, L1, `./dump_path`).
+            task: Overrides the file's `task`.
+            dump_path: Overrides the file's `dump_path`.
+            level: Overrides the file's `level`.
+            *positional: `step`; or, as releases 1.x and 8.x had it, `model, step`.
+            model: Default of `start(model=...)` (deprecated).
+            step: Overrides the file's `step`.
+
+        Raises:
+            ConfigError: An argument or the file is wrong; then no debugger exists.
+        """
+        model, step = _positional(positional, model, step)
+        settings = (
+            _text("config_path", config_path),
+            _text("task", task),
+            _text("dump_path", dump_path),
+            _text("level", level),
+            _steps(step),
+        )
+        cls = type(self)
+        with cls._lock:
+            if cls._recorder is not None:
+                cls._repeat(cls._recorder, settings)
+                return
+            if model is not None:
+                _log.log(_log.WARNING, "PrecisionDebugger(model=...) is deprecated: give the model to start()")
+            cls._recorder = _Recorder(settings, model)
+            cls._instance = self
+
+    @staticmethod
+    def _repeat(recorder: _Recorder, settings: _Settings) -> None:
+        if settings == recorder.settings:
+            return
+        differences = recorder.collector.differences(*settings)
+        if not differences:
+            return
+        text = "a PrecisionDebugger exists already and stays in force; ignored: " + "; ".join(differences)
+        if recorder.collector.strict:
+            raise ConfigError(ErrorCode.INVALID_ARGUMENT, text)
+        _log.log(_log.ERROR, text)
+
+    @classmethod
+    def _current(cls, method: str) -> _Recorder:
+        if cls._recorder is None:
+            raise MsprobeError(
+                ErrorCode.INVALID_ARGUMENT,
+                f"{method}(): no PrecisionDebugger instance exists; construct one first",
+            )
+        return cls._recorder
+
+    @classmethod
+    def start(
+        cls,
+        model: Any = None,
+        token_range: Any = None,
+        rank_id: int | None = None,
+        scheduled_tokens: dict[str, int] | None = None,
+    ) -> None:
+        """Record from now on, if this step and rank are to be recorded.
+
+        Args:
+            model: A module or a list of modules; required at levels L0 and mix unless an earlier call gave it.
+            token_range: `[first, last]`: only these forward calls of the model, counted from here.
+            rank_id: Overrides the detected rank. Looked at by the first effective call only.
+            scheduled_tokens: Request id to token count, together with the configuration's `request_id`.
+
+        Raises:
+            ConfigError: An argument is wrong.
+            MsprobeError: There is no debugger.
+            DumpError: The dump folder cannot be written (first start only; later it is logged).
+        """
+        with cls._lock:
+            recorder = cls._current("start")
+            if recorder.pid != os.getpid() or recorder.collector.level == "debug":
+                return
+            models = cls._models(recorder, model, token_range is not None)
+            tokens = None if token_range is None else _check_token_range(token_range)
+            if rank_id is not None and (type(rank_id) is not int or rank_id < 0):
+                raise ConfigError(
+                    ErrorCode.INVALID_ARGUMENT, f"start(rank_id={rank_id!r}): an int >= 0 was expected", "rank_id"
+                )
+            if recorder.collector.terminated or not cls._open(recorder, rank_id):
+                return
+            if models and recorder.collector.wants_modules:
+                (recorder.hooks.add_list if isinstance(model or recorder.model, list | tuple) else recorder.hooks.add)(
+                    models
+                )
+            if tokens is not None and recorder.counter is None:
+                if len(models) > 1:
+                    _log.log(_log.WARNING, "token_range: the forward calls of the first model are counted")
+                recorder.counter = _TokenCounter(models[0], *tokens, recorder.collector)
+            recorder.begin()
+
+    @staticmethod
+    def _models(recorder: _Recorder, model: Any, needed: bool) -> list[nn.Module]:
+        needed = needed or recorder.collector.wants_modules
+        if model is None:
+            model = recorder.model
+        elif needed:
+            check_models(model)
+            recorder.model = model
+        if not needed:
+            return []
+        if model is None:
+            raise ConfigError(
+                ErrorCode.INVALID_ARGUMENT,
+                "start(model=...) is required at levels L0 and mix and with token_range: a torch.nn.Module, "
+                "or a list or tuple of them",
+                "model",
+            )
+        return check_models(model)
+
+    @staticmethod
+    def _open(recorder: _Recorder, rank_id: int | None) -> bool:
+        if not recorder.started and rank_id is not None:
+            recorder.rank = rank_id
+        rank = recorder.rank if recorder.rank is not None else _environment.detect_rank()
+        recorder.collector.set_environment(torch.__version__, platform.python_version(), _environment.world_size())
+        try:
+            recording = recorder.collector.start(rank)
+        except DumpError as error:
+            if not recorder.started:
+                raise
+            _log.log(_log.ERROR, f"this step is not recorded: {error}")
+            return False
+        recorder.started = True
+        return bool(recording)
+
+    @classmethod
+    def stop(cls) -> None:
+        """Stop recording and flush. May be followed by `start()` in the same step."""
+        with cls._lock:
+            recorder = cls._current("stop")
+            if recorder.pid != os.getpid() or not recorder.running:
+                return
+            recorder.end()
+            recorder.collector.stop()
+
+    @classmethod
+    def step(cls) -> None:
+        """End the step: its files are finished, numbers start anew. Follows `stop()`."""
+        with cls._lock:
+            recorder = cls._current("step")
+            if recorder.pid == os.getpid():
+                recorder.collector.end_step()
+
+    @classmethod
+    def set_init_step(cls, step: int) -> None:
+        """Set the number of the first step.
+
+        Raises:
+            ConfigError: `step` is no int >= 0.
+        """
+        with cls._lock:
+            recorder = cls._current("set_init_step")
+            if type(step) is not int or step < 0:
+                raise ConfigError(
+                    ErrorCode.INVALID_ARGUMENT, f"set_init_step({step!r}): an int >= 0 was expected", "step"
+                )
+            recorder.collector.set_init_step(step)
+
+    @classmethod
+    def forward_backward_dump_end(cls) -> None:
+        """Old name of `stop()`."""
+        cls.stop()
+
+    @classmethod
+    def reset(cls) -> None:
+        """Finish what is open and forget the debugger, so that another can be constructed."""
+        with cls._lock:
+            recorder, cls._recorder, cls._instance = cls._recorder, None, None
+            if recorder is None or recorder.pid != os.getpid():
+                return
+            if recorder.running:
+                recorder.end()
+            recorder.collector.close()
+            recorder.collector.detach()
+
+    @classmethod
+    def _at_exit(cls) -> None:
+        recorder = cls._recorder
+        if recorder is None or recorder.pid != os.getpid():
+            return
+        if recorder.running:
+            recorder.end()
+        recorder.collector.close()
+
+    @classmethod
+    def _after_fork(cls) -> None:
+        cls._lock = threading.RLock()
+        recorder = cls._recorder
+        if recorder is None:
+            return
+        recorder.collector.after_fork()
+        recorder.running = False
+        for part in reversed(recorder.parts()):
+            part.uninstall()
+        capture.remove_mode()
+
+
+def _positional(positional: tuple[Any, ...], model: Any, step: Any) -> tuple[Any, Any]:
+    """`step` follows `level` in newer releases, `model, step` in older ones."""
+    if len(positional) > 2:
+        raise TypeError(f"PrecisionDebugger takes at most 6 arguments, got {4 + len(positional)}")
+    if len(positional) == 2:
+        return positional
+    if len(positional) == 1:
+        first = positional[0]
+        is_model = isinstance(first, nn.Module) or (
+            isinstance(first, list | tuple) and first and all(isinstance(m, nn.Module) for m in first)
+        )
+        return (first, step) if is_model else (model, first)
+    return model, step
+
+
+atexit.register(PrecisionDebugger._at_exit)
+os.register_at_fork(after_in_child=PrecisionDebugger._after_fork)
