@@ -93,6 +93,12 @@ std::string Names(const std::vector<RankDir>& ranks) {
 
 void PairByPosition(const std::string& step, const std::vector<RankDir>& target,
                     const std::vector<RankDir>& golden, ComparePlan& plan, LogSink& log) {
+  const auto process = [](const std::vector<RankDir>& r) {
+    return r.front().kind == RankDir::Kind::kProcess;
+  };
+  // The one process of either side belongs to the one of the other: nothing to warn about.
+  if (process(target) && process(golden))
+    return AddPair(step, target.front(), golden.front(), plan);
   log.Warning(fmt::format(
       "{}no rank number is common to both sides ({} against {}): ranks are paired by position",
       step.empty() ? "" : step + ": ", Names(target), Names(golden)));

@@ -167,6 +167,11 @@ void AddFirstBad(const CompareRun& run, std::vector<std::string>& lines) {
                               r.first_bad->row_index + 2, VisibleText(r.first_bad->reason)));
 }
 
+std::string PartLabel(const MissingPart& m) {
+  if (m.step.empty()) return m.rank;
+  return m.rank.empty() ? m.step : m.step + " " + m.rank;
+}
+
 void AddRanks(const CompareOptions& options, const CompareRun& run,
               std::vector<std::string>& lines) {
   if (run.ranks.size() + run.missing.size() < 2) return;
@@ -192,7 +197,7 @@ void AddRanks(const CompareOptions& options, const CompareRun& run,
     lines.push_back(fmt::format("  and {} more ranks", order.size() - kMaxRanks));
   for (size_t i = 0; i < run.missing.size() && i < 2; ++i) {
     const MissingPart& m = run.missing[i];
-    lines.push_back(fmt::format("  {} {}: {}", m.step, m.rank, m.reason));
+    lines.push_back(fmt::format("  {}: {}", PartLabel(m), m.reason));
   }
 }
 

@@ -150,6 +150,7 @@ void CompareTable::Value(const CellValue& value) {
 void CompareTable::StatText(const StatCell& cell) {
   switch (cell.kind) {
     case StatCell::Kind::kNumber:
+      if (face_ == Face::kOld) return Number(cell.value);
       return Own(PyFloatRepr(cell.value));
     case StatCell::Kind::kPercent:
       return Own(PyFloatRepr(cell.value) + "%");
@@ -230,7 +231,7 @@ void CompareTable::AddOldStatistics(const Row& row) {
     double difference = 0, golden = 0;
   };
   std::array<Pair, 4> pairs;
-  if (row.target != nullptr && row.golden != nullptr && !row.dropped_pair) {
+  if (row.target != nullptr && row.golden != nullptr) {
     const std::array<const CellValue*, 4> n = {&row.target->max, &row.target->min,
                                                &row.target->mean, &row.target->norm};
     const std::array<const CellValue*, 4> b = {&row.golden->max, &row.golden->min,
@@ -256,7 +257,8 @@ void CompareTable::AddOldStatistics(const Row& row) {
 }
 
 void CompareTable::AddStatistics(const Row& row) {
-  if (face_ == Face::kOld) return AddOldStatistics(row);
+  // Parted pairs, which upstream's old release does not show, have the figures of the new face.
+  if (face_ == Face::kOld && !row.dropped_pair) return AddOldStatistics(row);
   for (const StatCell& cell : row.diff) StatText(cell);
   for (const StatCell& cell : row.relative) StatText(cell);
 }

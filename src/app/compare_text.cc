@@ -50,7 +50,7 @@ std::string Repeated(const std::string& text, int times) {
 // the two ratios after the notes of MaxAbsErr and MaxRelativeErr (compare.md 7.4).
 std::string ZeroDimText(const Row& row) {
   const std::string before = Repeated(std::string(kZeroDimNote), 4);
-  return Repeated(before + MetricNotes(row.metrics), 4);
+  return Repeated(before + NonFiniteNotes(row.metrics), 4);
 }
 
 std::string OldTensorMessage(const Row& row) {
@@ -151,30 +151,35 @@ std::string GateText(const Row& row, Face face) {
   return {};
 }
 
+std::string NonFiniteNotes(const metrics::PairMetrics& m) {
+  constexpr std::string_view kNonFinite = ", the data contains nan/inf/-inf in dump data.";
+  std::string out;
+  if (std::isnan(m.max_abs)) out.append("Cannot compare by MaxAbsError").append(kNonFinite);
+  if (std::isnan(m.max_rel)) out.append("Cannot compare by MaxRelativeError").append(kNonFinite);
+  return out;
+}
+
 std::string MetricNotes(const metrics::PairMetrics& m) {
   using metrics::CosineCase;
   std::string out;
   switch (m.cosine_case) {
     case CosineCase::kOneElement:
-      out += "This is a 1-d tensor of length 1.";
+      out = "This is a 1-d tensor of length 1.";
       break;
     case CosineCase::kTargetZero:
-      out += "Cannot compare by Cosine Similarity, All the data is Zero in npu dump data.";
+      out = "Cannot compare by Cosine Similarity, All the data is Zero in npu dump data.";
       break;
     case CosineCase::kGoldenZero:
-      out += "Cannot compare by Cosine Similarity, All the data is Zero in Bench dump data.";
+      out = "Cannot compare by Cosine Similarity, All the data is Zero in Bench dump data.";
       break;
     case CosineCase::kNan:
-      out += "Cannot compare by Cosine Similarity, the dump data has NaN.";
+      out = "Cannot compare by Cosine Similarity, the dump data has NaN.";
       break;
     case CosineCase::kValue:
     case CosineCase::kBothZero:
       break;
   }
-  constexpr std::string_view kNonFinite = ", the data contains nan/inf/-inf in dump data.";
-  if (std::isnan(m.max_abs)) out.append("Cannot compare by MaxAbsError").append(kNonFinite);
-  if (std::isnan(m.max_rel)) out.append("Cannot compare by MaxRelativeError").append(kNonFinite);
-  return out;
+  return out + NonFiniteNotes(m);
 }
 
 std::string ErrMessage(const Row& row, Mode mode, Face face) {

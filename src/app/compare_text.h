@@ -17,6 +17,8 @@ std::string GateText(const compare::Row& row, compare::Face face);
 // What Cosine, MaxAbsErr and MaxRelativeErr add to the message of a compared row (compare.md 7.3),
 // in column order.
 std::string MetricNotes(const metrics::PairMetrics& m);
+// The part of it that MaxAbsErr and MaxRelativeErr add.
+std::string NonFiniteNotes(const metrics::PairMetrics& m);
 
 // The Err_message cell. Old face: parts glued together as upstream glues them, highlight reasons
 // after line feeds; empty when there is nothing to say; md5 reports have no such column. New face:

@@ -43,26 +43,20 @@ void AddTerminal(CLI::App& app, CompareArgs& out) {
 }
 
 void AddShared(CLI::App& app, CompareArgs& out) {
-  app.add_option("-o,--output_path", out.output_path,
-                 "folder of the reports, made when absent (./output)")
+  app.add_option("-o,--output_path", out.output_path, "folder of the reports, made when absent")
       ->type_name("DIR")
       ->expected(0, 1)
       ->default_str("./output")
       ->group(kCommon);
-  app.add_option("--data_mapping", out.data_mapping,
-                 "YAML: names of target rows to names of golden rows")
+  app.add_option("--data_mapping", out.data_mapping, "names of target rows to names of golden rows")
       ->type_name("YAML")
       ->group(kMatching);
   app.add_option("--rules", out.rules,
-                 "base, default or upstream: which rules give the verdicts. default (what you get) "
-                 "is the same as base in "
-                 "this build")
+                 "base, default or upstream; default is the same as base in this build")
       ->type_name("SET")
       ->group(kVerdicts);
   app.add_option("--fail-on", out.fail_on,
-                 "end with status 3 when there are rows with this verdict or a worse one: error, "
-                 "warning, unmatched, or "
-                 "several separated by commas")
+                 "end with status 3 on error, warning (or error), unmatched; or a,b")
       ->type_name("VERDICT")
       ->group(kVerdicts);
   app.add_flag("--no-html", out.no_html, "accepted; this build writes no HTML report")
@@ -71,7 +65,7 @@ void AddShared(CLI::App& app, CompareArgs& out) {
 
 void AddNew(CLI::App& app, CompareArgs& out) {
   app.add_option("--target_path", out.target_path,
-                 "dump under test: dump.json, debug.json, or a folder of ranks or steps")
+                 "dump under test: dump.json, or a folder of ranks or steps")
       ->type_name("PATH")
       ->group(kCommon);
   app.add_option("--golden_path", out.golden_path, "reference dump, of the same kind")
@@ -82,7 +76,7 @@ void AddNew(CLI::App& app, CompareArgs& out) {
   app.add_flag("--fuzzy_match", out.fuzzy, "pair calls that differ only in their number")
       ->group(kMatching);
   app.add_option("--cell_mapping", out.cell_mapping,
-                 "YAML: module classes or names of the target to those of the golden side")
+                 "names or classes of target modules to golden ones; or alone")
       ->type_name("[YAML]")
       ->expected(0, 1)
       ->group(kMatching);
@@ -95,9 +89,8 @@ void AddNew(CLI::App& app, CompareArgs& out) {
 }
 
 void AddOld(CLI::App& app, CompareArgs& out) {
-  app.add_option(
-         "-i,--input_path", out.input_path,
-         "compare.json with npu_path and bench_path (two dump.json files, or two folders of ranks)")
+  app.add_option("-i,--input_path", out.input_path,
+                 "compare.json with npu_path and bench_path: two dump.json, or two folders")
       ->type_name("JSON")
       ->group(kCommon);
   AddShared(app, out);
@@ -122,7 +115,7 @@ std::unique_ptr<Parser> MakeParser(Face face, CompareArgs& out) {
   CLI::App& app = p->app;
   app.name("msprobe");
   app.formatter(std::make_shared<HelpFormatter>());
-  app.get_formatter()->column_width(40);
+  app.get_formatter()->column_width(38);
   app.set_help_flag();
   if (face == Face::kNew) {
     AddNew(app, out);
@@ -227,6 +220,7 @@ std::string CompareHelp(Face face) {
   std::string text = p->app.help();
   // The library's own first lines name the program only.
   const size_t options = text.find(std::string(kCommon) + ":");
+  for (size_t k; (k = text.find("\n\n\n")) != std::string::npos;) text.erase(k, 1);
   const std::string head = fmt::format(
       "Compare two dumps and say where they part.\n\nUsage: {}\n{}\n",
       face == Face::kNew ? kNewUsage : kOldUsage,
@@ -237,7 +231,7 @@ std::string CompareHelp(Face face) {
                          : "\nWrites the columns, workbook and advice of the 8.x releases. New "
                            "spelling: msprobe compare --help\n");
   return head + (options == std::string::npos ? text : text.substr(options)) +
-         "\nExit status: 0 done, 1 failed or done in part, 2 refused before any work, 3 --fail-on "
+         "Exit status: 0 done, 1 failed or done in part, 2 refused before any work, 3 --fail-on "
          "reached, 130 interrupted.\n";
 }
 
