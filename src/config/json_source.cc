@@ -82,9 +82,11 @@ class PathFinder final : public json::Handler {
   bool matched_ = false;  // the value that comes next continues the path
 };
 
-// `end` is just behind a key or the first token of a value: where does that token begin?
+// `end` is just behind a key or a scalar, or at the bracket that opens a value: where does that
+// token begin?
 size_t TokenStart(std::string_view text, size_t end) {
   end = std::min(end, text.size());
+  if (end < text.size() && (text[end] == '[' || text[end] == '{')) return end;
   const auto is_blank = [](char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; };
   while (end > 0 && (is_blank(text[end - 1]) || text[end - 1] == ':' || text[end - 1] == ','))
     --end;

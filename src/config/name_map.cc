@@ -4,7 +4,9 @@
 #include <yaml-cpp/mark.h>
 #include <yaml-cpp/parser.h>
 
+#include <algorithm>
 #include <sstream>
+#include <string_view>
 #include <unordered_map>
 
 #include "base/file.h"
@@ -18,10 +20,29 @@ constexpr uint64_t kMaxYamlBytes = 64ull << 20;
 constexpr std::string_view kExpected =
     "expected a mapping of names to names, like \"fc2.Dense: fc2.Linear\"";
 
+// Is the quoted scalar that begins at `begin` closed? yaml-cpp 0.7 accepts one that runs into the
+// end of the file behind a line end, and a torn file would then be read as a mapping with wrong
+// names.
+bool IsClosed(std::string_view text, size_t begin) {
+  if (begin >= text.size()) return true;
+  const char quote = text[begin];
+  if (quote != '"' && quote != '\'') return true;
+  for (size_t i = begin + 1; i < text.size(); ++i) {
+    if (quote == '"' && text[i] == '\\') {
+      ++i;
+    } else if (text[i] == quote) {
+      if (quote == '"' || i + 1 >= text.size() || text[i + 1] != quote) return true;
+      ++i;  // '' is a quote inside
+    }
+  }
+  return false;
+}
+
 // Receives the events of one document and keeps its pairs. No tree is built, so neither aliases nor
 // nesting can make a small file large.
 class PairCollector final : public YAML::EventHandler {
  public:
+  explicit PairCollector(std::string_view text) : text_(text) {}
   void OnDocumentStart(const YAML::Mark&) override {}
   void OnDocumentEnd() override {}
   void OnNull(const YAML::Mark& mark, YAML::anchor_t) override {
@@ -35,6 +56,8 @@ class PairCollector final : public YAML::EventHandler {
   void OnScalar(const YAML::Mark& mark, const std::string&, YAML::anchor_t,
                 const std::string& value) override {
     if (failed()) return;
+    if (!IsClosed(text_, static_cast<size_t>(std::max(mark.pos, 0))))
+      return Fail(mark, "the file ends inside quotes");
     if (depth_ == 0) return Fail(mark, "the file holds a single value");
     if (has_key_) {
       pairs_.emplace_back(std::move(key_), value);
@@ -88,6 +111,7 @@ class PairCollector final : public YAML::EventHandler {
     column_ = static_cast<uint32_t>(mark.column + 1);
   }
 
+  const std::string_view text_;
   NameMap pairs_;
   std::unordered_map<std::string, int> lines_;
   std::string key_;
@@ -100,10 +124,11 @@ class PairCollector final : public YAML::EventHandler {
 }  // namespace
 
 Result<NameMap> ReadNameMapYaml(const std::string& path) {
-  MSPROBE_ASSIGN(const std::string text, ReadTextFile(path, kMaxYamlBytes));
+  MSPROBE_ASSIGN(std::string text, ReadTextFile(path, kMaxYamlBytes));
+  if (text.starts_with("\xEF\xBB\xBF")) text.erase(0, 3);
   if (!IsValidUtf8(text))
     return Error(ErrorCode::kMalformed, "the file is not UTF-8 text").At(path);
-  PairCollector pairs;
+  PairCollector pairs(text);
   try {  // yaml-cpp reports by exceptions; they end here
     std::istringstream stream(text);
     YAML::Parser parser(stream);
@@ -111,7 +136,7 @@ Result<NameMap> ReadNameMapYaml(const std::string& path) {
       return Error(ErrorCode::kConfig, "the file is empty").At(path).Hint(std::string(kExpected));
     }
     if (pairs.failed()) return pairs.TakeError(path);
-    PairCollector rest;
+    PairCollector rest(text);
     if (parser.HandleNextDocument(rest)) {
       return Error(ErrorCode::kConfig, "the file holds more than one document")
           .At(path)
