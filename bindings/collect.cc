@@ -185,6 +185,8 @@ void DefineProperties(nb::class_<PyCollector>& c) {
 }  // namespace
 
 void RegisterCollect(nb::module_& m) {
+  // The debugger of a process lives until it ends, and with it types and functions of ours.
+  nb::set_leak_warnings(false);
   nb::class_<PyCollector> c(m, "Collector", "One configured collection (used by msprobe.pytorch).");
   c.def(
       "__init__",

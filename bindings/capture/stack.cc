@@ -46,8 +46,6 @@ uint64_t Walk(std::vector<Frame>& frames) {
   return hash;
 }
 
-bool EndsWith(std::string_view text, std::string_view tail) { return text.ends_with(tail); }
-
 // One line of dump.md 14.1, or empty when there is no source.
 std::string Render(const Frame& frame) {
   const Utf8 path(frame.code->co_filename), name(frame.code->co_name);
@@ -83,11 +81,12 @@ std::vector<std::string> RenderAll(const std::vector<Frame>& frames, PyObject* c
     const Utf8 path(frame.code->co_filename);
     const bool ours = path.view().starts_with(own) || trampolines().contains(code);
     if (leading &&
-        (ours || frame.code == callee_code || EndsWith(path.view(), "torch/overrides.py"))) {
+        (ours || frame.code == callee_code || path.view().ends_with("torch/overrides.py"))) {
       continue;
     }
     leading = false;
-    if (ours) continue;
+    // Between a transparent function and its caller torch's dispatch shows; without us it would not.
+    if (ours || path.view().ends_with("torch/overrides.py")) continue;
     if (std::string line = Render(frame); !line.empty()) lines.push_back(std::move(line));
   }
   if (lines.empty()) lines.emplace_back("The call stack retrieval failed.");
