@@ -111,7 +111,7 @@ nb::object FirstBadDict(const app::RankOutcome& r) {
   out["row"] = r.first_bad->row;
   out["row_index"] = r.first_bad->row_index;
   out["reason"] = r.first_bad->reason;
-  return std::move(out);
+  return out;
 }
 
 const compare::Comparison& KeptComparison(const PyRank& r) {

@@ -101,7 +101,7 @@ def _path_of(params: Mapping[str, Any], *keys: str) -> str:
     for key in keys:
         value = params.get(key)
         if value:
-            return os.fspath(value)
+            return str(os.fspath(value))
     raise ConfigError(ErrorCode.INVALID_ARGUMENT, f"input_param: {keys[0]} is missing or empty", keys[0])
 
 

@@ -1,0 +1,228 @@
+# Made by tools/make_stub.py; do not edit.
+# ruff: noqa
+# fmt: off
+from types import ModuleType
+from typing import Any
+
+from collections.abc import Sequence
+from typing import Annotated
+from numpy.typing import NDArray
+
+__version__: str
+capture: ModuleType
+
+def main(argv: Sequence[str]) -> int:
+    """
+    Run the command line (argv[0] is the program's name) and return its exit status.
+
+    SIGINT and SIGTERM are handled by the command itself while it runs.
+    """
+
+class Collector:
+    """One configured collection (used by msprobe.pytorch)."""
+
+    def __init__(self, config_path: str | None, task: str | None, dump_path: str | None, level: str | None, steps_json: str | None, log: object) -> None: ...
+
+    def differences(self, config_path: str | None, task: str | None, dump_path: str | None, level: str | None, steps_json: str | None) -> list[str]:
+        """What another construction with these arguments would change, as text."""
+
+    def start(self, rank: int | None) -> bool:
+        """Opens the current step; whether this step and rank are recorded."""
+
+    def begin_recording(self) -> None:
+        """Hooks record from now on."""
+
+    def end_recording(self) -> None:
+        """Hooks fall silent; open entries are written."""
+
+    def stop(self) -> None:
+        """Flushes; counters go on."""
+
+    def end_step(self) -> None:
+        """Finishes the files of the step."""
+
+    def close(self) -> None:
+        """Finishes whatever is open."""
+
+    def attach(self) -> None:
+        """Makes this the collection that hooks report to."""
+
+    def detach(self) -> None:
+        """Hooks report to nobody."""
+
+    def after_fork(self) -> None:
+        """In a forked child: forgets everything, writes nothing."""
+
+    def set_init_step(self, step: int) -> None: ...
+
+    def set_environment(self, torch_version: str, python_version: str, world_size: int | None) -> None: ...
+
+    @property
+    def recording(self) -> bool: ...
+
+    @property
+    def terminated(self) -> bool: ...
+
+    @property
+    def step(self) -> int: ...
+
+    @property
+    def wants_modules(self) -> bool: ...
+
+    @property
+    def wants_apis(self) -> bool: ...
+
+    @property
+    def wants_parameter_grads(self) -> bool: ...
+
+    @property
+    def rank_dir(self) -> str: ...
+
+    @property
+    def written(self) -> int: ...
+
+    @property
+    def filtered(self) -> int: ...
+
+    @property
+    def failed(self) -> int: ...
+
+    @property
+    def level(self) -> str: ...
+
+    @property
+    def task(self) -> str: ...
+
+    @property
+    def strict(self) -> bool: ...
+
+    def register_module(self, path: str, class_name: str) -> int:
+        """The number of a module; the same pair gives the same number."""
+
+    def enter_phase(self, name: str) -> None: ...
+
+    def leave_phase(self) -> None: ...
+
+class RankResult:
+    """What became of one pair of ranks."""
+
+    @property
+    def step(self) -> str:
+        """Name of the step folder; empty outside a dump root."""
+
+    @property
+    def rank(self) -> str:
+        """Name of the target's rank folder; empty for two files."""
+
+    @property
+    def target(self) -> str: ...
+
+    @property
+    def golden(self) -> str: ...
+
+    @property
+    def mode(self) -> str:
+        """tensor, statistics or md5."""
+
+    @property
+    def error(self) -> str | None:
+        """Why this pair was not compared, or None."""
+
+    @property
+    def counts(self) -> dict[str, Any]: ...
+
+    @property
+    def first_bad(self, /) -> dict[str, Any] | None: ...
+
+    @property
+    def reports(self) -> list[str]:
+        """Paths of the csv or xlsx files."""
+
+    @property
+    def advice(self) -> str:
+        """Path of the advisor file; empty without one."""
+
+    @property
+    def notes(self) -> list[str]: ...
+
+    @property
+    def columns(self) -> list[str]:
+        """Column names of rows(). Needs keep_rows=True."""
+
+    def rows(self) -> list[Any]:
+        """All cells of the report, row by row. Needs keep_rows=True."""
+
+class CompareResult:
+    """What a comparison found and where it wrote."""
+
+    @property
+    def counts(self) -> dict[str, Any]:
+        """Rows per verdict, over all ranks."""
+
+    @property
+    def first_bad(self, /) -> dict[str, Any] | None:
+        """The first entry with a wrong output, or None."""
+
+    @property
+    def ranks(self) -> list[RankResult]: ...
+
+    @property
+    def summary_path(self) -> str: ...
+
+    @property
+    def partial(self) -> bool:
+        """Some rank failed or is missing."""
+
+    @property
+    def messages(self) -> list[str]: ...
+
+    @property
+    def seconds(self) -> float: ...
+
+    def __str__(self) -> str: ...
+
+def read_name_map(path: str) -> list[tuple[str, str]]:
+    """
+    Read a -dm or -cm file: pairs of names in file order. Raises ConfigError.
+    """
+
+def compare(target: str, golden: str, output_path: str, *, old_face: bool = True, stack_path: str | None = None, stack_mode: bool = False, advisor: bool = True, highlight: bool = False, xlsx: bool = False, fuzzy: bool = False, row_log: bool = False, data_mapping: Sequence[tuple[str, str]] | None = None, cell_mapping: Sequence[tuple[str, str]] | None = None, suffix: str = '', workers: int = 0, keep_rows: bool = False) -> CompareResult:
+    """
+    Compare two dumps (files, or folders of ranks or steps) and write reports under output_path.
+
+    The GIL is released; Ctrl-C stops it. Raises CompareError when nothing could be compared.
+    """
+
+def tensor_stats(array: Annotated[NDArray[Any], dict(device='cpu', writable=False)], dtype: str = '') -> dict[str, Any]:
+    """
+    Return Max, Min, Mean and Norm of an array in CPU memory, and its counts of NaN and infinity.
+
+    Any strides. `dtype` (a torch name) reads the elements as another type of the same size, for
+    types that the array library lacks: bfloat16 as uint16, float8 as uint8.
+    """
+
+def pair_errors(a: Annotated[NDArray[Any], dict(device='cpu', writable=False)], b: Annotated[NDArray[Any], dict(device='cpu', writable=False)], dtype_a: str = '', dtype_b: str = '') -> dict[str, Any]:
+    """
+    Return the six figures between a target `a` and a golden `b` of equally many elements, unrounded,
+    and under "raw" the sums and counts behind them.
+    """
+
+def crc32(array: Annotated[NDArray[Any], dict(device='cpu', writable=False)]) -> int:
+    """CRC-32 (zlib) of the elements' bytes in row-major order."""
+
+def xor64(array: Annotated[NDArray[Any], dict(device='cpu', writable=False)]) -> int:
+    """
+    XOR of the little-endian 64-bit words of the elements' bytes in row-major order, zero-padded.
+    """
+
+def hash64(array: Annotated[NDArray[Any], dict(device='cpu', writable=False)]) -> int:
+    """Position-aware hash of the elements; does not depend on strides."""
+
+def round12(x: float) -> float:
+    """Return x as printed with 12 decimals."""
+
+def round_cosine(x: float) -> float:
+    """Return x as a Cosine cell shows it: 12 decimals, 6 above 0.9999."""
+
+def active_target() -> str:
+    """Return the name of the vector instruction set in use."""
