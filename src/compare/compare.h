@@ -31,7 +31,7 @@ struct CellValue {
   bool b = false;
   int64_t i = 0;
   double d = 0;
-  std::string_view text;  // kText, kBigInt
+  std::string_view text = {};  // kText, kBigInt
 };
 
 // One leaf of one side. Texts live as long as the Comparison's store.
