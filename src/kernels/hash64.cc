@@ -23,7 +23,7 @@ constexpr uint64_t kMul2 = 0x94D049BB133111EB;
 // Product modulo 2^64. Without a 64-bit multiply: three 32-bit ones.
 HWY_INLINE V64 MulConstant(V64 x, uint64_t c) {
   const D64 d;
-#if HWY_TARGET == HWY_AVX3
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_EMU128
   return hn::Mul(x, hn::Set(d, c));
 #else
   const hn::Repartition<uint32_t, D64> d32;
@@ -81,7 +81,11 @@ HWY_NOINLINE uint64_t HashItems(const std::byte* data, size_t n, uint64_t first)
     offset0 = hn::Add(offset0, step2);
     offset1 = hn::Add(offset1, step2);
   }
-  uint64_t total = hn::GetLane(hn::SumOfLanes(d, hn::Add(sum0, sum1)));
+  // By hand: the library's sum of lanes adds signed numbers, which may not wrap.
+  HWY_ALIGN uint64_t sums[HWY_MAX_BYTES / sizeof(uint64_t)];
+  hn::Store(hn::Add(sum0, sum1), d, sums);
+  uint64_t total = 0;
+  for (size_t k = 0; k < lanes; ++k) total += sums[k];
   for (; i < n; ++i) total += MixOne(ReadAs<T>(data + i * sizeof(T)) + (first + i + 1) * kGolden);
   return total;
 }

@@ -37,7 +37,7 @@ HWY_INLINE void AddSums(const T* HWY_RESTRICT x, size_t n, IntTotals<T>* totals)
   uint64_t low = 0, high = 0;
   for (size_t i = 0; i < n; ++i) {
     const auto v = static_cast<int64_t>(x[i]);
-    const auto square = static_cast<uint64_t>(v * v);
+    const uint64_t square = static_cast<uint64_t>(v) * static_cast<uint64_t>(v);
     sum += v;
     low += square & 0xFFFFFFFFu;
     high += square >> 32;

@@ -21,7 +21,7 @@ using DF = hn::ScalableTag<float>;
 using DD = hn::ScalableTag<double>;
 using VF = hn::Vec<DF>;
 using VD = hn::Vec<DD>;
-static_assert(HWY_HAVE_FLOAT64, "double is needed");
+static_assert(HWY_HAVE_FLOAT64 && HWY_TARGET != HWY_SCALAR, "vectors of two doubles are needed");
 
 // Upper bounds of the lanes of VF and VD, for buffers.
 inline constexpr size_t kMaxFloats = HWY_MAX_BYTES / sizeof(float);
