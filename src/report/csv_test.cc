@@ -1,5 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
 
 #include <cmath>
 #include <limits>
@@ -140,6 +142,26 @@ TEST_F(CsvWriterTest, WrongNumberOfCellsIsAnErrorThatStays) {
   EXPECT_THAT(bad.error().message, HasSubstr("1 cells in a table of 2"));
   EXPECT_FALSE(writer->Row(Row{Cell::Int(1), Cell::Int(2)}, Mark::kNone).ok());
   EXPECT_FALSE(writer->Finish().ok());
+  EXPECT_THAT(Files(), IsEmpty());
+}
+
+TEST_F(CsvWriterTest, WritingFails) {
+  rlimit before{};
+  getrlimit(RLIMIT_FSIZE, &before);
+  const auto old_handler = signal(SIGXFSZ, SIG_IGN);
+  const rlimit limit{1'500'000, before.rlim_max};
+  setrlimit(RLIMIT_FSIZE, &limit);
+  auto writer = NewCsvWriter(Path("t.csv"), {.rows_per_file = 1000});
+  Status status = writer->Begin(std::vector<std::string>{"a"});
+  const std::string text(2000, 'x');  // a file is 2 MB, more than the limit
+  for (int i = 0; i < 3000 && status.ok(); ++i)
+    status = writer->Row(Row{Cell::Text(text)}, Mark::kNone);
+  const auto done = writer->Finish();
+  setrlimit(RLIMIT_FSIZE, &before);
+  signal(SIGXFSZ, old_handler);
+  ASSERT_FALSE(status.ok());
+  EXPECT_EQ(status.error().path, Path("t.csv"));
+  EXPECT_FALSE(done.ok());
   EXPECT_THAT(Files(), IsEmpty());
 }
 

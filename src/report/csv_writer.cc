@@ -2,7 +2,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
 #include <charconv>
 #include <cmath>
@@ -19,19 +18,12 @@ namespace {
 constexpr size_t kFlushBytes = 1u << 20;
 constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 
-// Bit 0: the field needs quotes. Bit 1: the field has to be looked at by LooksExecutable, wherever
-// the byte stands (';') or when it is the first (bit 2: signs, blanks, lead byte of the full-width
-// forms).
-constexpr std::array<uint8_t, 256> MakeByteClasses() {
-  std::array<uint8_t, 256> classes{};
-  for (const char c : {',', '"', '\n', '\r'}) classes[static_cast<unsigned char>(c)] |= 1;
-  classes[static_cast<unsigned char>(';')] |= 2;
-  for (const char c : {'+', '-', '=', '%', '@', ' ', '\t', '\r', '\n', '\xEF'}) {
-    classes[static_cast<unsigned char>(c)] |= 4;
-  }
-  return classes;
+// May a text that begins so be something to run? Signs, blanks before them, the lead byte of the
+// full-width forms.
+bool MayStartFormula(char c) {
+  return c == '=' || c == '+' || c == '-' || c == '@' || c == '%' || c == ' ' || c == '\t' ||
+         c == '\r' || c == '\n' || c == '\xEF';
 }
-constexpr std::array<uint8_t, 256> kByteClasses = MakeByteClasses();
 
 void AppendQuoted(std::string& out, std::string_view text, bool apostrophe) {
   out += '"';
@@ -45,10 +37,15 @@ void AppendQuoted(std::string& out, std::string_view text, bool apostrophe) {
 
 void AppendText(std::string& out, std::string_view text) {
   if (text.empty()) return;
-  unsigned seen = kByteClasses[static_cast<unsigned char>(text.front())] & 4u;
-  for (const char c : text) seen |= kByteClasses[static_cast<unsigned char>(c)] & 3u;
-  const bool apostrophe = (seen & 6u) != 0 && LooksExecutable(text);
-  if (seen & 1u) return AppendQuoted(out, text, apostrophe);
+  // Without branches, so that the compiler makes vector code of it: most texts have none of these.
+  uint8_t needs_quotes = 0, has_semicolon = 0;
+  for (const char c : text) {
+    needs_quotes |= static_cast<uint8_t>((c == ',') | (c == '"') | (c == '\n') | (c == '\r'));
+    has_semicolon |= static_cast<uint8_t>(c == ';');
+  }
+  const bool apostrophe =
+      (has_semicolon != 0 || MayStartFormula(text.front())) && LooksExecutable(text);
+  if (needs_quotes != 0) return AppendQuoted(out, text, apostrophe);
   if (apostrophe) out += '\'';
   out += text;
 }

@@ -1,5 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
 
 #include <cmath>
 #include <limits>
@@ -213,6 +215,44 @@ TEST_F(XlsxWriterTest, WrongNumberOfCells) {
   EXPECT_FALSE(writer->Row(Row{}, Mark::kNone).ok());
   EXPECT_FALSE(writer->Finish().ok());
   EXPECT_THAT(Files(), IsEmpty());
+}
+
+// A limit on the size of files stands for a full disk: whichever file hits it, an error comes out
+// and nothing is left.
+class FileSizeLimit {
+ public:
+  explicit FileSizeLimit(rlim_t bytes) {
+    getrlimit(RLIMIT_FSIZE, &before_);
+    old_handler_ = signal(SIGXFSZ, SIG_IGN);
+    const rlimit limit{bytes, before_.rlim_max};
+    setrlimit(RLIMIT_FSIZE, &limit);
+  }
+  ~FileSizeLimit() {
+    setrlimit(RLIMIT_FSIZE, &before_);
+    signal(SIGXFSZ, old_handler_);
+  }
+
+ private:
+  rlimit before_{};
+  void (*old_handler_)(int) = nullptr;
+};
+
+TEST_F(XlsxWriterTest, FullDisk) {
+  for (const rlim_t bytes : {rlim_t{0}, rlim_t{1000}, rlim_t{100'000}, rlim_t{2'000'000}}) {
+    const FileSizeLimit limit(bytes);
+    auto writer = NewXlsxWriter(Path("t.xlsx"));
+    Status status = writer->Begin(std::vector<std::string>{"a"});
+    const std::string text(1000, 'x');
+    for (int i = 0; i < 6000 && status.ok(); ++i)
+      status = writer->Row(Row{Cell::Text(text)}, Mark::kWarning);
+    if (status.ok()) {
+      const auto done = writer->Finish();
+      ASSERT_FALSE(done.ok()) << bytes;
+      EXPECT_FALSE(done.error().path.empty());
+    }
+    writer.reset();
+    EXPECT_THAT(Files(), IsEmpty()) << bytes;
+  }
 }
 
 class RowSpoolTest : public ReportTest {};
