@@ -16,6 +16,11 @@
 
 namespace msprobe::app {
 
+// The engine's words that callers of this use case need.
+using compare::Counts;
+using compare::Face;
+using compare::RuleSet;
+
 struct CompareOptions {
   compare::Face face = compare::Face::kNew;
   compare::RuleSet rules = compare::RuleSet::kBase;

@@ -11,7 +11,7 @@
 namespace msprobe::cli {
 namespace {
 
-using compare::Face;
+using app::Face;
 
 constexpr const char* kCommon = "Common";
 constexpr const char* kMatching = "Matching";

@@ -6,13 +6,13 @@
 #include <string>
 #include <vector>
 
+#include "app/compare_app.h"
 #include "base/error.h"
-#include "compare/compare.h"
 
 namespace msprobe::cli {
 
 struct CompareArgs {
-  compare::Face face = compare::Face::kNew;
+  app::Face face = app::Face::kNew;
   bool help = false;
   bool quiet = false, verbose = false, debug = false;
   std::string input_path;                // old face: compare.json
@@ -32,8 +32,8 @@ struct CompareArgs {
 
 // `arguments` after the command's name. Problems: unknown options, missing values; empty when all
 // is well.
-std::vector<Error> ParseCompareArgs(std::span<const std::string> arguments, compare::Face face,
+std::vector<Error> ParseCompareArgs(std::span<const std::string> arguments, app::Face face,
                                     CompareArgs& out);
-std::string CompareHelp(compare::Face face);
+std::string CompareHelp(app::Face face);
 
 }  // namespace msprobe::cli

@@ -20,12 +20,12 @@
 namespace msprobe::cli {
 namespace {
 
-using compare::Face;
-using compare::RuleSet;
+using app::Face;
+using app::RuleSet;
 
 struct FailOn {
   bool error = false, warning = false, unmatched = false;
-  bool Reached(const compare::Counts& c) const {
+  bool Reached(const app::Counts& c) const {
     return (error && c.error > 0) || (warning && c.warning > 0) || (unmatched && c.unmatched > 0);
   }
 };
@@ -182,6 +182,15 @@ int Finish(const app::CompareOptions& options, const app::CompareRun& run, const
     return kSignalBase + (signal != 0 ? signal : 2);
   }
   if (run.partial) return kFailed;
+  if (run.counts.unmatched == run.counts.total) {
+    const Error error =
+        Error(ErrorCode::kNothingToDo, "no row has a partner that it can be compared with")
+            .At(options.target)
+            .Hint(
+                "the report names every row and why; are these dumps of the same model and step?");
+    terminal.PrintErrors({&error, 1});
+    return kFailed;
+  }
   return fail_on.Reached(run.counts) ? kFailOn : kDone;
 }
 

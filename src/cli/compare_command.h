@@ -4,12 +4,12 @@
 #include <span>
 #include <string>
 
+#include "app/compare_app.h"
 #include "cli/terminal.h"
-#include "compare/compare.h"
 
 namespace msprobe::cli {
 
 // `arguments` after the command's name. Returns the exit status.
-int RunCompare(std::span<const std::string> arguments, compare::Face face, Terminal& terminal);
+int RunCompare(std::span<const std::string> arguments, app::Face face, Terminal& terminal);
 
 }  // namespace msprobe::cli

@@ -46,7 +46,7 @@ int Refuse(Terminal& terminal, const Error& error) {
   return kRefused;
 }
 
-int RunCommand(std::span<const std::string> args, compare::Face face, Terminal& terminal) {
+int RunCommand(std::span<const std::string> args, app::Face face, Terminal& terminal) {
   const std::string& name = args.front();
   if (name == "compare") return RunCompare(args.subspan(1), face, terminal);
   if (IsPlannedCommand(name)) return Refuse(terminal, PlannedError(name));
@@ -77,7 +77,7 @@ int RunOldSpelling(std::span<const std::string> args, Terminal& terminal) {
     terminal.PrintAnswer(kHelp);
     return kDone;
   }
-  return RunCommand(args.subspan(used), compare::Face::kOld, terminal);
+  return RunCommand(args.subspan(used), app::Face::kOld, terminal);
 }
 
 int Run(std::span<const std::string> args, Terminal& terminal) {
@@ -92,7 +92,7 @@ int Run(std::span<const std::string> args, Terminal& terminal) {
   if (args[0] == "-f" || args[0] == "--framework" || args[0].starts_with("--framework=")) {
     return RunOldSpelling(args, terminal);
   }
-  return RunCommand(args, compare::Face::kNew, terminal);
+  return RunCommand(args, app::Face::kNew, terminal);
 }
 
 }  // namespace
