@@ -4,6 +4,7 @@
 set -uo pipefail
 cd "$(dirname "$0")/.."
 export PATH=$PWD/${VENV:-.venv}/bin:$PATH
+export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
 results=$PWD/build/results
 mkdir -p "$results" build/asan
 status=0

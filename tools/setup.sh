@@ -13,6 +13,8 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 venv=${VENV:-.venv}
+# One compiler cache serves every clone on this machine.
+export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
 stamps=$venv/stamps
 torch_version=2.13.0
 parts=" $* "
