@@ -172,6 +172,11 @@ int FinishError(const Error& error, int signal, Terminal& terminal) {
 
 int Finish(const app::CompareOptions& options, const app::CompareRun& run, const FailOn& fail_on,
            int signal, bool quiet, Terminal& terminal) {
+  if (run.counts.unmatched == run.counts.total) {
+    terminal.Warning(
+        "no row has a partner that it can be compared with: are these dumps of the same model and "
+        "step?");
+  }
   if (!quiet) terminal.PrintAnswer(app::AnswerText(options, run));
   terminal.PrintLine("compare: " + app::ClosingLine(options, run));
   const bool interrupted = std::any_of(
@@ -182,15 +187,6 @@ int Finish(const app::CompareOptions& options, const app::CompareRun& run, const
     return kSignalBase + (signal != 0 ? signal : 2);
   }
   if (run.partial) return kFailed;
-  if (run.counts.unmatched == run.counts.total) {
-    const Error error =
-        Error(ErrorCode::kNothingToDo, "no row has a partner that it can be compared with")
-            .At(options.target)
-            .Hint(
-                "the report names every row and why; are these dumps of the same model and step?");
-    terminal.PrintErrors({&error, 1});
-    return kFailed;
-  }
   return fail_on.Reached(run.counts) ? kFailOn : kDone;
 }
 
