@@ -87,9 +87,9 @@ struct Tail {
 
   HWY_INLINE Tail(const T* p, size_t rest) {
     std::fill(zeros, zeros + 2 * kMaxFloats, T{});
-    std::copy(p, p + rest, zeros);
+    std::memcpy(zeros, p, rest * sizeof(T));  // `p` may not be aligned
     std::fill(repeats, repeats + 2 * kMaxFloats, zeros[0]);
-    std::copy(p, p + rest, repeats);
+    std::memcpy(repeats, p, rest * sizeof(T));
   }
 };
 

@@ -21,10 +21,18 @@ namespace msprobe::kernels {
 namespace HWY_NAMESPACE {
 namespace {
 
-float ValueOf(float x) { return x; }
-double ValueOf(double x) { return x; }
-float ValueOf(Half x) { return HalfToFloat(x.bits); }
-float ValueOf(Brain x) { return BFloat16ToFloat(x.bits); }
+double AsDouble(float x) { return static_cast<double>(x); }
+double AsDouble(double x) { return x; }
+double AsDouble(Half x) { return static_cast<double>(HalfToFloat(x.bits)); }
+double AsDouble(Brain x) { return static_cast<double>(BFloat16ToFloat(x.bits)); }
+
+// Element i; `p` may not be aligned.
+template <class T>
+double ValueAt(const T* p, size_t i) {
+  T value;
+  std::memcpy(&value, p + i, sizeof(T));
+  return AsDouble(value);
+}
 
 // The relative error of compare.md 7.3 in the type of the vectors, its maximum, and counts (as
 // numbers: exact up to kBlock) of elements below the two limits and of unequal elements.
@@ -104,15 +112,14 @@ HWY_INLINE void Step(const double* a, const double* b, SumBlock* sums, RelativeP
 template <class T>
 size_t IndexOfDifference(const T* a, const T* b, size_t n, double value) {
   for (size_t i = 0; i < n; ++i) {
-    const auto x = static_cast<double>(ValueOf(a[i])), y = static_cast<double>(ValueOf(b[i]));
-    if (std::fabs(x - y) == value) return i;
+    if (std::fabs(ValueAt(a, i) - ValueAt(b, i)) == value) return i;
   }
   return 0;
 }
 template <class T>
 size_t IndexOfUnequal(const T* a, const T* b, size_t n) {
   size_t i = 0;
-  while (i < n && ValueOf(a[i]) == ValueOf(b[i])) ++i;
+  while (i < n && ValueAt(a, i) == ValueAt(b, i)) ++i;
   return i;
 }
 
@@ -138,8 +145,8 @@ HWY_NOINLINE size_t AddPairs(const T* HWY_RESTRICT a, const T* HWY_RESTRICT b, s
     if (i < m) {
       HWY_ALIGN T ta[kMaxStep] = {};
       HWY_ALIGN T tb[kMaxStep] = {};
-      std::copy(pa + i, pa + m, ta);
-      std::copy(pb + i, pb + m, tb);
+      std::memcpy(ta, pa + i, (m - i) * sizeof(T));
+      std::memcpy(tb, pb + i, (m - i) * sizeof(T));
       Step(ta, tb, &sums, &rel);
       padding = step - (m - i);  // 0 against 0: equal, below both limits
     }
