@@ -87,7 +87,8 @@ Status RowSpool::Rewind() {
   read_ = 0;
   if (!file_) return {};  // everything is still in memory
   MSPROBE_TRY(Spill());
-  rewind(file_.get());
+  if (fseek(file_.get(), 0, SEEK_SET) != 0)
+    return ErrnoError(errno, "read a temporary file", folder_);
   return {};
 }
 
