@@ -11,10 +11,10 @@ namespace msprobe::compare {
 namespace {
 
 bool IsWrong(const Row& row) {
-  if (!row.target || IsExempt(row)) return false;
-  return row.verdict == Verdict::kError || row.verdict == Verdict::kWarning ||
-         row.accuracy == OldAccuracy::kNo || row.result == OldResult::kWarning ||
-         row.result == OldResult::kDifferent;
+  const bool wrong = row.verdict == Verdict::kError || row.verdict == Verdict::kWarning ||
+                     row.accuracy == OldAccuracy::kNo || row.result == OldResult::kWarning ||
+                     row.result == OldResult::kDifferent;
+  return wrong && row.target && !IsExempt(row);
 }
 
 // Gradients and single saves are results without inputs of their own.
@@ -143,6 +143,8 @@ std::optional<FirstBad> FindFirstBad(const std::vector<Row>& rows, const Side& t
   std::optional<FirstBad> fallback;
   int fallback_rank = 3;
   for (int rank = 0; rank < 3; ++rank) {
+    // Gradients have no inputs of their own: they explain nothing that went wrong before them.
+    if (rank == 2 && fallback) break;
     for (const RowGroup& group : groups) {
       size_t result = group.last, any = group.last;
       bool inputs_wrong = false;
