@@ -135,7 +135,7 @@ nb::list Rows(const PyRank& r) {
   return out;
 }
 
-void BindResult(nb::module_& m) {
+void BindRank(nb::module_& m) {
   nb::class_<PyRank>(m, "RankResult", "What became of one pair of ranks.")
       .def_prop_ro(
           "step", [](const PyRank& r) { return r.outcome.job.step; },
@@ -174,6 +174,9 @@ void BindResult(nb::module_& m) {
           },
           "Column names of rows(). Needs keep_rows=True.")
       .def("rows", &Rows, "All cells of the report, row by row. Needs keep_rows=True.");
+}
+
+void BindRun(nb::module_& m) {
   nb::class_<PyRun>(m, "CompareResult", "What a comparison found and where it wrote.")
       .def_prop_ro(
           "counts", [](const PyRun& r) { return CountsDict(r.run.counts); },
@@ -202,61 +205,71 @@ void BindResult(nb::module_& m) {
       .def("__str__", [](const PyRun& r) { return app::AnswerText(r.options, r.run); });
 }
 
-// A mapping is the path of a YAML file or pairs of names.
-using Mapping = std::optional<config::NameMap>;
-
 config::NameMap ReadMapping(const std::string& path) {
   Result<config::NameMap> map = config::ReadNameMapYaml(path);
   if (!map.ok()) RaiseError(map.error(), "ConfigError");
   return std::move(map).value();
 }
 
+PyRun CompareDumps(const app::CompareOptions& options) {
+  PythonLog log;
+  Result<app::CompareRun> run = RunInterruptible(options, log);
+  if (!run.ok()) RaiseError(run.error(), "CompareError");
+  return {std::move(run).value(), options};
+}
+
+void BindOptions(nb::module_& m) {
+  using O = app::CompareOptions;
+  nb::class_<O>(
+      m, "CompareOptions",
+      "What to compare and how; columns and files of the 8.x releases unless old_face is false.")
+      .def(
+          "__init__",
+          [](O* self, std::string target, std::string golden, std::string output_dir) {
+            new (self) O;
+            self->face = compare::Face::kOld;
+            self->command = "compare";
+            self->target = std::move(target);
+            self->golden = std::move(golden);
+            self->output_dir = std::move(output_dir);
+          },
+          nb::arg("target"), nb::arg("golden"), nb::arg("output_dir"))
+      .def_prop_rw(
+          "old_face", [](const O& o) { return o.face == compare::Face::kOld; },
+          [](O& o, bool old) { o.face = old ? compare::Face::kOld : compare::Face::kNew; })
+      .def_rw("stack_path", &O::stack_path, nb::arg().none(),
+              "Shown with stack_mode; without it stack.json beside the target.")
+      .def_rw("stack_mode", &O::stack_mode)
+      .def_rw("advisor", &O::advisor)
+      .def_rw("highlight", &O::highlight)
+      .def_rw("xlsx", &O::xlsx, "Instead of csv, when old_face is false.")
+      .def_rw("fuzzy", &O::fuzzy)
+      .def_rw("row_log", &O::row_log)
+      .def_rw("data_mapping", &O::data_mapping, nb::arg().none(),
+              "Pairs of row names, target first.")
+      .def_prop_rw(
+          "cell_mapping", [](const O& o) { return o.cell_mapping; },
+          [](O& o, std::optional<config::NameMap> map) {
+            o.cell_mapping_flag = map.has_value();
+            o.cell_mapping = std::move(map);
+          },
+          nb::arg().none(), "Pairs of module names or classes, target first.")
+      .def_rw("suffix", &O::suffix, "Of file names, for two files only.")
+      .def_rw("workers", &O::workers, "Threads; 0 = all cores.")
+      .def_rw("keep_rows", &O::keep_rows, "Keep all cells for RankResult.rows().");
+}
+
 }  // namespace
 
 void RegisterCompare(nb::module_& m) {
-  BindResult(m);
+  BindOptions(m);
+  BindRank(m);
+  BindRun(m);
   m.def("read_name_map", &ReadMapping, nb::arg("path"),
         "Read a -dm or -cm file: pairs of names in file order. Raises ConfigError.");
   m.def(
-      "compare",
-      [](std::string target, std::string golden, std::string output_path, bool old_face,
-         std::optional<std::string> stack_path, bool stack_mode, bool advisor, bool highlight,
-         bool xlsx, bool fuzzy, bool row_log, Mapping data_mapping, Mapping cell_mapping,
-         std::string suffix, unsigned workers, bool keep_rows) {
-        PyRun out;
-        app::CompareOptions& o = out.options;
-        o.face = old_face ? compare::Face::kOld : compare::Face::kNew;
-        o.target = std::move(target);
-        o.golden = std::move(golden);
-        o.output_dir = std::move(output_path);
-        o.stack_path = std::move(stack_path);
-        o.stack_mode = stack_mode;
-        o.advisor = advisor;
-        o.highlight = highlight;
-        o.xlsx = xlsx;
-        o.fuzzy = fuzzy;
-        o.row_log = row_log;
-        o.data_mapping = std::move(data_mapping);
-        o.cell_mapping_flag = cell_mapping.has_value();
-        o.cell_mapping = std::move(cell_mapping);
-        o.suffix = std::move(suffix);
-        o.workers = workers;
-        o.keep_rows = keep_rows;
-        o.command = "compare";
-        PythonLog log;
-        Result<app::CompareRun> run = RunInterruptible(o, log);
-        if (!run.ok()) RaiseError(run.error(), "CompareError");
-        out.run = std::move(run).value();
-        return out;
-      },
-      nb::arg("target"), nb::arg("golden"), nb::arg("output_path"), nb::kw_only(),
-      nb::arg("old_face") = true, nb::arg("stack_path").none() = nb::none(),
-      nb::arg("stack_mode") = false, nb::arg("advisor") = true, nb::arg("highlight") = false,
-      nb::arg("xlsx") = false, nb::arg("fuzzy") = false, nb::arg("row_log") = false,
-      nb::arg("data_mapping").none() = nb::none(), nb::arg("cell_mapping").none() = nb::none(),
-      nb::arg("suffix") = "", nb::arg("workers") = 0, nb::arg("keep_rows") = false,
-      "Compare two dumps (files, or folders of ranks or steps) and write reports under "
-      "output_path.\n\n"
+      "compare", &CompareDumps, nb::arg("options"),
+      "Compare two dumps (files, or folders of ranks or steps) and write reports.\n\n"
       "The GIL is released; Ctrl-C stops it. Raises CompareError when nothing could be compared.");
 }
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 from msprobe import _core
 from msprobe.errors import ConfigError, ErrorCode
 
+_Path: TypeAlias = "str | os.PathLike[str]"
 _FLAGS = (
     "stack_mode",
     "auto_analyze",
@@ -34,7 +35,7 @@ _KNOWN = frozenset(
 )
 
 
-def compare(input_param: Mapping[str, Any], output_path: str | os.PathLike[str], **kwargs: Any) -> _core.CompareResult:
+def compare(input_param: Mapping[str, Any], output_path: _Path, **kwargs: Any) -> _core.CompareResult:
     """Compare two dump.json (or debug.json) files and write the report.
 
     Args:
@@ -59,20 +60,20 @@ def compare(input_param: Mapping[str, Any], output_path: str | os.PathLike[str],
     golden = _path_of(input_param, "bench_json_path", "bench_path", "gpu_path")
     stack = input_param.get("stack_json_path", input_param.get("stack_path"))
     row_log = input_param.get("is_print_compare_log", kwargs.pop("is_print_compare_log", False))
-    options = _options(kwargs, row_log=row_log)
+    options = _options((target, golden, output_path), kwargs, row_log=row_log)
+    if stack is not None:
+        options.stack_path = os.fspath(stack)
     if isinstance(input_param, dict):
         # Scripts written for the 8.x releases read these two keys afterwards.
         input_param["npu_dump_data_dir"] = os.path.join(os.path.dirname(target), "dump_tensor_data")
         input_param["bench_dump_data_dir"] = os.path.join(os.path.dirname(golden), "dump_tensor_data")
-    return _core.compare(
-        target, golden, os.fspath(output_path), stack_path=None if stack is None else os.fspath(stack), **options
-    )
+    return _core.compare(options)
 
 
 def compare_distributed(
-    npu_dump_dir: str | os.PathLike[str],
-    bench_dump_dir: str | os.PathLike[str],
-    output_path: str | os.PathLike[str],
+    npu_dump_dir: _Path,
+    bench_dump_dir: _Path,
+    output_path: _Path,
     **kwargs: Any,
 ) -> _core.CompareResult:
     """Compare two step folders (or dump roots) rank by rank.
@@ -93,8 +94,7 @@ def compare_distributed(
     if kwargs.get("suffix"):
         raise ConfigError(ErrorCode.INVALID_ARGUMENT, "suffix: reports of ranks are named by their rank", "suffix")
     row_log = kwargs.pop("is_print_compare_log", False)
-    options = _options(kwargs, row_log=row_log)
-    return _core.compare(os.fspath(npu_dump_dir), os.fspath(bench_dump_dir), os.fspath(output_path), **options)
+    return _core.compare(_options((npu_dump_dir, bench_dump_dir, output_path), kwargs, row_log=row_log))
 
 
 def _path_of(params: Mapping[str, Any], *keys: str) -> str:
@@ -105,7 +105,7 @@ def _path_of(params: Mapping[str, Any], *keys: str) -> str:
     raise ConfigError(ErrorCode.INVALID_ARGUMENT, f"input_param: {keys[0]} is missing or empty", keys[0])
 
 
-def _options(kwargs: dict[str, Any], *, row_log: Any) -> dict[str, Any]:
+def _options(paths: tuple[_Path, _Path, _Path], kwargs: dict[str, Any], *, row_log: Any) -> _core.CompareOptions:
     unknown = sorted(set(kwargs) - _KNOWN)
     if unknown:
         raise ConfigError(ErrorCode.INVALID_ARGUMENT, f"unknown argument {unknown[0]!r}", unknown[0])
@@ -116,18 +116,18 @@ def _options(kwargs: dict[str, Any], *, row_log: Any) -> dict[str, Any]:
     for name in ("first_diff_analyze", "consistent_check", "api_mapping"):
         if kwargs.get(name):
             raise ConfigError(ErrorCode.UNSUPPORTED, f"{name}: this build does not have it for PyTorch dumps yet", name)
-    return {
-        "stack_mode": kwargs.get("stack_mode", False),
-        "advisor": kwargs.get("auto_analyze", True),
-        "highlight": kwargs.get("highlight", False),
-        "fuzzy": kwargs.get("fuzzy_match", False),
-        "row_log": row_log,
-        "data_mapping": _mapping(kwargs.get("data_mapping"), "data_mapping"),
-        "cell_mapping": _mapping(kwargs.get("cell_mapping"), "cell_mapping"),
-        "suffix": str(kwargs.get("suffix") or ""),
-        "workers": int(kwargs.get("workers", 0)),
-        "keep_rows": bool(kwargs.get("keep_rows", False)),
-    }
+    options = _core.CompareOptions(*(os.fspath(p) for p in paths))
+    options.stack_mode = kwargs.get("stack_mode", False)
+    options.advisor = kwargs.get("auto_analyze", True)
+    options.highlight = kwargs.get("highlight", False)
+    options.fuzzy = kwargs.get("fuzzy_match", False)
+    options.row_log = row_log
+    options.data_mapping = _mapping(kwargs.get("data_mapping"), "data_mapping")
+    options.cell_mapping = _mapping(kwargs.get("cell_mapping"), "cell_mapping")
+    options.suffix = str(kwargs.get("suffix") or "")
+    options.workers = int(kwargs.get("workers", 0))
+    options.keep_rows = bool(kwargs.get("keep_rows", False))
+    return options
 
 
 def _mapping(value: Any, name: str) -> list[tuple[str, str]] | None:

@@ -103,6 +103,98 @@ class Collector:
 
     def leave_phase(self) -> None: ...
 
+class CompareOptions:
+    """
+    What to compare and how; columns and files of the 8.x releases unless old_face is false.
+    """
+
+    def __init__(self, target: str, golden: str, output_dir: str) -> None: ...
+
+    @property
+    def old_face(self) -> bool: ...
+
+    @old_face.setter
+    def old_face(self, arg: bool, /) -> None: ...
+
+    @property
+    def stack_path(self) -> str | None:
+        """Shown with stack_mode; without it stack.json beside the target."""
+
+    @stack_path.setter
+    def stack_path(self, arg: str | None, /) -> None: ...
+
+    @property
+    def stack_mode(self) -> bool: ...
+
+    @stack_mode.setter
+    def stack_mode(self, arg: bool, /) -> None: ...
+
+    @property
+    def advisor(self) -> bool: ...
+
+    @advisor.setter
+    def advisor(self, arg: bool, /) -> None: ...
+
+    @property
+    def highlight(self) -> bool: ...
+
+    @highlight.setter
+    def highlight(self, arg: bool, /) -> None: ...
+
+    @property
+    def xlsx(self) -> bool:
+        """Instead of csv, when old_face is false."""
+
+    @xlsx.setter
+    def xlsx(self, arg: bool, /) -> None: ...
+
+    @property
+    def fuzzy(self) -> bool: ...
+
+    @fuzzy.setter
+    def fuzzy(self, arg: bool, /) -> None: ...
+
+    @property
+    def row_log(self) -> bool: ...
+
+    @row_log.setter
+    def row_log(self, arg: bool, /) -> None: ...
+
+    @property
+    def data_mapping(self) -> list[tuple[str, str]] | None:
+        """Pairs of row names, target first."""
+
+    @data_mapping.setter
+    def data_mapping(self, arg: Sequence[tuple[str, str]] | None, /) -> None: ...
+
+    @property
+    def cell_mapping(self) -> list[tuple[str, str]] | None:
+        """Pairs of module names or classes, target first."""
+
+    @cell_mapping.setter
+    def cell_mapping(self, arg: Sequence[tuple[str, str]] | None, /) -> None: ...
+
+    @property
+    def suffix(self) -> str:
+        """Of file names, for two files only."""
+
+    @suffix.setter
+    def suffix(self, arg: str, /) -> None: ...
+
+    @property
+    def workers(self) -> int:
+        """Threads; 0 = all cores."""
+
+    @workers.setter
+    def workers(self, arg: int, /) -> None: ...
+
+    @property
+    def keep_rows(self) -> bool:
+        """Keep all cells for RankResult.rows()."""
+
+    @keep_rows.setter
+    def keep_rows(self, arg: bool, /) -> None: ...
+
 class RankResult:
     """What became of one pair of ranks."""
 
@@ -186,9 +278,9 @@ def read_name_map(path: str) -> list[tuple[str, str]]:
     Read a -dm or -cm file: pairs of names in file order. Raises ConfigError.
     """
 
-def compare(target: str, golden: str, output_path: str, *, old_face: bool = True, stack_path: str | None = None, stack_mode: bool = False, advisor: bool = True, highlight: bool = False, xlsx: bool = False, fuzzy: bool = False, row_log: bool = False, data_mapping: Sequence[tuple[str, str]] | None = None, cell_mapping: Sequence[tuple[str, str]] | None = None, suffix: str = '', workers: int = 0, keep_rows: bool = False) -> CompareResult:
+def compare(options: CompareOptions) -> CompareResult:
     """
-    Compare two dumps (files, or folders of ranks or steps) and write reports under output_path.
+    Compare two dumps (files, or folders of ranks or steps) and write reports.
 
     The GIL is released; Ctrl-C stops it. Raises CompareError when nothing could be compared.
     """

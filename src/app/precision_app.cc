@@ -44,6 +44,7 @@ std::string Summary(const PrecisionOptions& options, const PrecisionRun& run, in
   w.Key("started").String(IsoUtc(started));
   w.Key("seconds").Double(run.seconds);
   w.Key("standard").String(options.standard == precheck::Standard::kOld ? "old" : "new");
+  w.Key("rules").String(options.rules == precheck::Rules::kBase ? "base" : "default");
   w.Key("counts").StartObject();
   w.Key("rows");
   WriteCounts(w, run.rows);
@@ -86,6 +87,14 @@ void StatusCounts::Add(precheck::Status status) {
   }
 }
 
+void StatusCounts::Add(const StatusCounts& other) {
+  pass += other.pass;
+  warning += other.warning;
+  error += other.error;
+  skip += other.skip;
+  not_run += other.not_run;
+}
+
 Result<PrecisionRun> ComparePrecision(const PrecisionOptions& options, LogSink& log) {
   const double begin = MonotonicSeconds();
   const int64_t started = UnixSeconds();
@@ -118,7 +127,7 @@ Result<PrecisionRun> ComparePrecision(const PrecisionOptions& options, LogSink& 
   run.details_path = path("details", "csv");
   run.result_path = path("result", "csv");
   run.summary_path = path("summary", "json");
-  MSPROBE_TRY(WriteText(run.details_path, precheck::PrecisionDetailsCsv(result, options.format)));
+  MSPROBE_TRY(WriteText(run.details_path, precheck::PrecisionDetailsCsv(result, options.format, options.english)));
   MSPROBE_TRY(WriteText(run.result_path, precheck::PrecisionResultCsv(result)));
   run.seconds = MonotonicSeconds() - begin;
   MSPROBE_TRY(WriteText(run.summary_path, Summary(options, run, started)));

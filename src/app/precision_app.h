@@ -17,7 +17,9 @@ struct PrecisionOptions {
   std::string npu_csv, gpu_csv;  // accuracy_checking_details files; any generation, either language
   std::string output_dir = "./";  // made when absent
   precheck::Standard standard = precheck::Standard::kNew;
+  precheck::Rules rules = precheck::Rules::kDefault;
   precheck::NumberFormat format;
+  bool english = false;  // column titles
   std::string command;  // for the summary
   std::vector<std::pair<std::string, std::string>> echo;
 };
@@ -25,6 +27,7 @@ struct PrecisionOptions {
 struct StatusCounts {
   uint64_t pass = 0, warning = 0, error = 0, skip = 0, not_run = 0;
   void Add(precheck::Status status);
+  void Add(const StatusCounts& other);
   uint64_t total() const { return pass + warning + error + skip; }
 };
 
