@@ -87,7 +87,6 @@ class ModuleGradients : public std::enable_shared_from_this<ModuleGradients> {
   uint32_t module = 0;
   int64_t number = 0;
   uint64_t generation = session().generation;
-  std::shared_ptr<ModuleGradients> parent;
   std::vector<Slot> outputs, inputs;
   bool out_of_budget = false;
 
@@ -126,13 +125,6 @@ PyObject* Item(PyObject* gradients, uint32_t slot) {
   if (!PyTuple_Check(gradients) || slot >= static_cast<size_t>(PyTuple_GET_SIZE(gradients)))
     return Py_None;
   return PyTuple_GET_ITEM(gradients, static_cast<Py_ssize_t>(slot));
-}
-
-bool IsWithin(const ModuleGradients* record, const ModuleGradients* ancestor) {
-  for (; record != nullptr; record = record->parent.get()) {
-    if (record == ancestor) return true;
-  }
-  return false;
 }
 
 }  // namespace
@@ -221,13 +213,6 @@ void ModuleGradients::Finish() {
     return record == nullptr || record.get() == this;
   });
   if (generation == session().generation && session().collector != nullptr) {
-    // Calls inside this one have had all the gradients they will get.
-    const auto others = begun_records();
-    for (const auto& weak : others) {
-      if (const auto record = weak.lock();
-          record != nullptr && IsWithin(record->parent.get(), this))
-        record->Finish();
-    }
     const DepthGuard tool(thread_state().tool_depth);
     const Quiet quiet;
     if (!inputs_written_) WriteInputs();
@@ -457,8 +442,6 @@ std::unique_ptr<BackwardRegion> BeginRegion(PyObject* args, const BackwardRegion
     ReportPythonFailure("reading the sequence number of the graph");
     return nullptr;
   }
-  region->gradients = std::make_shared<ModuleGradients>();
-  if (parent != nullptr) region->gradients->parent = parent->gradients;
   return region;
 }
 
@@ -468,7 +451,7 @@ void EndRegion(std::unique_ptr<BackwardRegion> region, PyObject* output, uint32_
   std::vector<PyObject*> tensors;
   CollectTensors(output, tensors);
   if (tensors.empty()) return;
-  const std::shared_ptr<ModuleGradients> record = region->gradients;
+  const auto record = std::make_shared<ModuleGradients>();
   record->module = module;
   record->number = number;
   record->outputs.resize(tensors.size());

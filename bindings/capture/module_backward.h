@@ -13,8 +13,6 @@
 
 namespace msprobe::capture {
 
-class ModuleGradients;
-
 // A gradient edge: an autograd node and the number of its output. Holds the node so that its
 // address stays its own.
 struct Edge {
@@ -36,7 +34,6 @@ struct BackwardRegion {
   std::vector<Edge> inputs;     // of the tensors among the arguments that require grad, in order
   uint64_t first_sequence = 0;  // nodes made inside have at least this number
   bool keeps_leaves = false;    // an enclosing call waits for a leaf tensor's gradient
-  std::shared_ptr<ModuleGradients> gradients;  // for the parent chain
   // Regions of finished children by the nodes that made their outputs.
   std::unordered_map<PyObject*, std::shared_ptr<std::vector<Exit>>> children;
   std::vector<Ref> child_nodes;  // the keys of `children`, held
