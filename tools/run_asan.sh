@@ -28,7 +28,8 @@ cp -r python/msprobe/. "$package"
 rm -f "$package"/_core*.so
 cp build/asan/bindings/_core*.so "$package"
 # CPython and PyTorch leak on purpose at exit, and Python's own allocator would hide overruns.
-LD_PRELOAD="$(g++ -print-file-name=libasan.so) $(g++ -print-file-name=libstdc++.so)" PYTHONMALLOC=malloc \
+MSPROBE_BIN=$PWD/build/asan/src/cli/msprobe \
+  LD_PRELOAD="$(g++ -print-file-name=libasan.so) $(g++ -print-file-name=libstdc++.so)" PYTHONMALLOC=malloc \
   ASAN_OPTIONS=detect_leaks=0 PYTHONPATH=$PWD/build/asan/py \
   python -m pytest -m 'not slow and not no_sanitizer' --junitxml "$results/asan-pytest.xml" tests/python tests/cli || status=1
 python tools/count_tests.py "$results/asan-ctest.xml" "$results/asan-pytest.xml"
