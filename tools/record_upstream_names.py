@@ -2,9 +2,9 @@
 
     PYTHON_WITH_UPSTREAM tools/record_upstream_names.py [SCRIPT...]
 
-Run with an interpreter whose `msprobe` is the original package (and torch, transformers). One file per script and level,
-tests/data/capture/{script}.{level}.json: versions; the names of all entries in order; per entry the number of arguments and the
-names of the keywords; for module backward entries the L2 norms of input and output gradients.
+Run with an interpreter whose `msprobe` is the original package (and torch, transformers). One file per script and
+level, tests/data/capture/{script}.{level}.json: versions; the names of all entries in order; per entry the number of
+arguments and the names of the keywords; for module backward entries the L2 norms of input and output gradients.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ def record(script: str, level: str) -> None:
 
     sys.path.insert(0, str(ROOT / "tests" / "python"))
     import capture_nets
+
     from msprobe.pytorch import PrecisionDebugger
 
     torch.set_num_threads(1)

@@ -112,8 +112,8 @@ struct RawMemory {
   std::vector<int64_t> shape, strides;
   TensorView view;
   bool Read(PyObject* tuple) {
-    PyObject *address = nullptr, *s = nullptr, *st = nullptr, *name = nullptr;
-    if (PyArg_ParseTuple(tuple, "OOOU", &address, &s, &st, &name) == 0) return false;
+    PyObject *address = nullptr, *s = nullptr, *st = nullptr, *name = nullptr, *owner = nullptr;
+    if (PyArg_ParseTuple(tuple, "OOOU|O", &address, &s, &st, &name, &owner) == 0) return false;
     const std::optional<DType> dtype = DTypeFromTorchName(Utf8(name).view());
     if (!dtype || !Ints(s, shape) || !Ints(st, strides)) return false;
     void* const data = PyLong_AsVoidPtr(address);

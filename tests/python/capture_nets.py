@@ -1,6 +1,6 @@
-"""Small training scripts for the capture tests. Each returns (model, step): step() is forward, backward and optimizer.
+"""Small training scripts for the capture tests. Each returns (model, step); step() trains once.
 
-Only torch (and transformers for two of them) is imported, so that tools/record_upstream_names.py can run them elsewhere.
+Only torch (and transformers for two of them) is imported: tools/record_upstream_names.py runs them elsewhere too.
 """
 
 from __future__ import annotations

@@ -46,8 +46,8 @@ def test_capture_l1_names_and_order_equal_the_original_tools(script, tmp_path):
     extra = [n for n in ours if n.startswith("VF.lstm.")]
     assert extra == (["VF.lstm.0.forward", "VF.lstm.0.backward"] if script == "lstm" else [])
     if script == "checkpoints":
-        # The recomputation is stopped early by an exception inside F.linear: the original keeps the torso of that call and
-        # records nothing any more. Here the call does not count, and the 22 updates of the optimizer follow.
+        # The recomputation is stopped early by an exception inside F.linear: the original keeps the torso of that
+        # call and records nothing any more. Here the call does not count, and the optimizer's 22 updates follow.
         assert theirs.pop(theirs.index("Functional.linear.16.forward"))
         theirs += [f"Tensor.add_.{i}.forward" for i in range(22)]
     assert [n for n in ours if n not in extra] == theirs

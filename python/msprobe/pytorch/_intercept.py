@@ -33,7 +33,8 @@ _DROPOUTS = {
     },
     "NPU": {"_npu_dropout"},
 }  # fmt: skip
-# Receive buffers hold nothing yet when the call begins (dump.md 6.8): masked positions of the input, keyword, of the output.
+# Receive buffers hold nothing yet when the call begins (dump.md 6.8): masked positions of the input, keyword,
+# masked positions of the output.
 _RECEIVES_FIRST = (
     "all_gather", "scatter", "reduce_scatter", "_reduce_scatter_base", "_all_gather_base", "all_to_all_single",
     "all_to_all", "all_gather_into_tensor", "reduce_scatter_tensor", "recv",
@@ -177,7 +178,8 @@ def _initialise() -> None:
             "add_gradients": _leaf.add_gradients,
             "next_sequence": _leaf.next_sequence,
             "getline": linecache.getline,
-            # A copy or a pickle of a hook of ours: a bound method of the standard library that takes anything and returns None.
+            # A copy or a pickle of a hook of ours: a bound method of the standard library that takes anything and
+            # returns None.
             "inert": (getattr, (nothing, "__exit__")),
             "size": torch.Size,
             "dtype": torch.dtype,
@@ -295,6 +297,48 @@ def add_entry(prefix: str, name: str, risk: str = "FOCUS") -> Any:
         keyword,
         outputs,
     )
+
+
+class CustomApis:
+    """Functions that the user registered. They stay wrapped until they are restored."""
+
+    def __init__(self) -> None:
+        """Nothing is registered."""
+        self._originals: dict[tuple[int, str], tuple[Any, Any, bool]] = {}
+
+    def register(self, module: Any, name: str, prefix: str) -> None:
+        """Wrap one attribute."""
+        if (id(module), name) in self._originals:
+            return
+        interception()
+        space = vars(module) if hasattr(module, "__dict__") else {}
+        own = name in space
+        original = space[name] if own else getattr(module, name)
+        function = getattr(module, name)
+        hook = capture.swap_hook(function, function, add_entry(prefix, name))
+
+        @functools.wraps(function)
+        def recorded(*args: Any, **kwargs: Any) -> Any:
+            return hook(args, kwargs)
+
+        capture.add_trampoline(recorded.__code__)
+        wrapper: Any = staticmethod(recorded) if isinstance(original, staticmethod) else recorded
+        setattr(module, name, wrapper)
+        self._originals[id(module), name] = (module, original, own)
+
+    def restore(self, module: Any, name: str) -> None:
+        """Put the original back."""
+        known = self._originals.pop((id(module), name), None)
+        if known is None:
+            return
+        _, original, own = known
+        if own:
+            setattr(module, name, original)
+        else:
+            delattr(module, name)
+
+
+custom_apis = CustomApis()
 
 
 def _api_list() -> dict[str, Any]:

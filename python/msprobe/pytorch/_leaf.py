@@ -1,7 +1,8 @@
 """What the C side cannot read by itself: unusual tensors and values (dump.md 11.3). Nothing here is on the hot path.
 
-`plain_tensor` answers `(type, dtype, shape, requires_grad, memory, extra, reason)`: `memory` is a plain CPU tensor whose memory
-is the value, or None for no statistics; `extra` is JSON text of further members; a `reason` makes the whole leaf absent.
+`plain_tensor` answers `(type, dtype, shape, requires_grad, memory, extra, reason)`: `memory` is a plain CPU tensor
+whose memory is the value, or None for no statistics; `extra` is JSON text of further members; a `reason` makes the
+whole leaf absent.
 """
 
 from __future__ import annotations
@@ -29,15 +30,15 @@ def _shape(tensor: torch.Tensor) -> tuple[int, ...]:
 
 
 def _readable(data: torch.Tensor) -> Any:
-    """Memory that the C side can read: on the host, strided, without lazy bits."""
-    data = data.detach()
+    """Memory that the C side can read: on the host, strided, without lazy bits. None: there is none."""
+    data = _unwrapped(data.detach())
     if data.device.type == "meta" or (data.numel() > 0 and data.untyped_storage().size() == 0):
         return None
     if data.layout != torch.strided:
         data = data.to_dense()
     if data.device.type != "cpu":
         data = data.cpu()
-    data = data.resolve_conj().resolve_neg()
+    data = _unwrapped(data.resolve_conj().resolve_neg())  # inside a transform every result is wrapped
     if has_exchange:
         return data
     return (data.data_ptr(), tuple(data.shape), tuple(data.stride()), str(data.dtype), data)
@@ -65,16 +66,20 @@ def _qualified(cls: type) -> str:
     return f"{cls.__module__}.{cls.__qualname__}"
 
 
+def _unwrapped(tensor: torch.Tensor) -> torch.Tensor:
+    functorch = torch._C._functorch
+    while functorch.is_functorch_wrapped_tensor(tensor):
+        tensor = functorch.get_unwrapped(tensor)
+    return tensor
+
+
 def _unwrap_functorch(tensor: torch.Tensor) -> Answer | None:
     functorch = torch._C._functorch
     if not functorch.is_functorch_wrapped_tensor(tensor):
         return None
     batched = functorch.is_batchedtensor(tensor)
     kind = "BatchedTensor" if batched else "GradTrackingTensor"
-    inner = tensor
-    while functorch.is_functorch_wrapped_tensor(inner):
-        inner = functorch.get_unwrapped(inner)
-    return _answer(tensor, _readable(inner), kind)
+    return _answer(tensor, _readable(_unwrapped(tensor)), kind)
 
 
 def _distributed_tensor(tensor: Any) -> Answer:

@@ -27,7 +27,7 @@ def check_models(model: Any) -> list[nn.Module]:
         if not isinstance(m, nn.Module):
             raise ConfigError(
                 ErrorCode.INVALID_ARGUMENT,
-                f"start(model=...): a torch.nn.Module, or a list or tuple of them, was expected, got {type(m).__name__}",
+                f"start(model=...): a torch.nn.Module or a list or tuple of them was expected, got {type(m).__name__}",
                 "model",
             )
     if not models:
@@ -95,9 +95,7 @@ class ModuleHooks:
         for module, number in self._numbers.values():
             pre, post = capture.pre_hook(number), capture.post_hook(number)
             self._handles.append(module.register_forward_pre_hook(pre, with_kwargs=True))
-            self._handles.append(
-                module.register_forward_hook(post, with_kwargs=True, always_call=True, prepend=True)
-            )
+            self._handles.append(module.register_forward_hook(post, with_kwargs=True, always_call=True, prepend=True))
             if gradients and not _is_script(module):
                 self._hook_parameters(module, number)
 

@@ -15,7 +15,7 @@ from torch import nn
 from msprobe._core import Collector, capture
 from msprobe.errors import ConfigError, DumpError, ErrorCode, MsprobeError
 from msprobe.pytorch import _environment, _log
-from msprobe.pytorch._intercept import interception
+from msprobe.pytorch._intercept import custom_apis, interception
 from msprobe.pytorch._modules import ModuleHooks, check_models
 
 _Settings = tuple[str | None, str | None, str | None, str | None, str | None]
@@ -320,6 +320,42 @@ class PrecisionDebugger:
                     ErrorCode.INVALID_ARGUMENT, f"set_init_step({step!r}): an int >= 0 was expected", "step"
                 )
             recorder.collector.set_init_step(step)
+
+    @classmethod
+    def register_custom_api(cls, module: Any, api: str, api_prefix: str | None = None) -> None:
+        """Record `module.api` as `{prefix}.{api}.{n}`; the prefix is the module's `__name__` unless given.
+
+        Raises:
+            ConfigError: There is no such attribute, or the prefix is no str.
+        """
+        with cls._lock:
+            cls._current("register_custom_api")
+            if not isinstance(api, str) or not callable(getattr(module, api, None)):
+                raise ConfigError(
+                    ErrorCode.INVALID_ARGUMENT, f"register_custom_api: {module!r} has no function {api!r}", "api"
+                )
+            if api_prefix is not None and not isinstance(api_prefix, str):
+                raise ConfigError(
+                    ErrorCode.INVALID_ARGUMENT,
+                    f"register_custom_api(api_prefix=...): a str was expected, got {type(api_prefix).__name__}",
+                    "api_prefix",
+                )
+            custom_apis.register(module, api, api_prefix or str(getattr(module, "__name__", "Custom")))
+
+    @classmethod
+    def restore_custom_api(cls, module: Any, api: str) -> None:
+        """Put the original of a registered function back; nothing happens when it was not registered.
+
+        Raises:
+            ConfigError: There is no such attribute.
+        """
+        with cls._lock:
+            cls._current("restore_custom_api")
+            if not isinstance(api, str) or not hasattr(module, api):
+                raise ConfigError(
+                    ErrorCode.INVALID_ARGUMENT, f"restore_custom_api: {module!r} has no attribute {api!r}", "api"
+                )
+            custom_apis.restore(module, api)
 
     @classmethod
     def forward_backward_dump_end(cls) -> None:

@@ -15,9 +15,7 @@ from msprobe.errors import ConfigError, ErrorCode
 
 
 def _refuse(name: str, value: Any, expected: str) -> None:
-    raise ConfigError(
-        ErrorCode.INVALID_ARGUMENT, f"seed_all({name}={value!r}): {expected} was expected", name
-    )
+    raise ConfigError(ErrorCode.INVALID_ARGUMENT, f"seed_all({name}={value!r}): {expected} was expected", name)
 
 
 def seed_all(seed: int = 1234, mode: bool = False, rm_dropout: bool = False, is_enhanced: bool = False) -> None:
