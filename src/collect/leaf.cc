@@ -143,7 +143,9 @@ NonFinite AppendTensorLeaf(std::string& out, const TensorLeaf& leaf, const LeafS
     if (leaf.view != nullptr) stats = metrics::StatsOf(*leaf.view);
     if (style.statistics) AppendStatistics(out, stats);
   }
-  out += leaf.requires_grad ? ", \"requires_grad\": true" : ", \"requires_grad\": false";
+  if (leaf.type != "numpy.ndarray") {  // arrays have no such thing (dump.md 11.3)
+    out += leaf.requires_grad ? ", \"requires_grad\": true" : ", \"requires_grad\": false";
+  }
   if (!leaf.extra_json.empty()) {
     out += ", ";
     out += leaf.extra_json;
