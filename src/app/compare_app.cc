@@ -77,7 +77,7 @@ Names NamesOf(const RankJob& job, const CompareOptions& options) {
   Names out;
   out.report = fmt::format("{}compare_result{}_{{ts}}.{}", debug ? "debug_" : "", suffix,
                            xlsx ? "xlsx" : "csv");
-  out.advice = fmt::format("advisor{}_{{ts}}.txt", suffix);
+  out.advice = fmt::format("{}advisor{}_{{ts}}.txt", job.beside_dump ? "debug_" : "", suffix);
   return out;
 }
 
@@ -329,6 +329,11 @@ Result<CompareRun> Compare(const CompareOptions& options, LogSink& outer_log,
   RecordingLog log(outer_log);
   MSPROBE_ASSIGN(ComparePlan plan, PlanCompare(options.target, options.golden, log));
   MSPROBE_TRY(CheckOutputDir(options.output_dir));
+  if (options.suffix.find('/') != std::string::npos) {
+    return Error(ErrorCode::kInvalidArgument,
+                 "a suffix is part of a file name and cannot hold a slash")
+        .At("suffix");
+  }
   if (!options.suffix.empty() && plan.folders) {
     return Error(ErrorCode::kInvalidArgument,
                  "a suffix is for two files only: folders name their reports by rank")

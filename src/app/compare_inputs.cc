@@ -36,6 +36,7 @@ void AddRankFolders(RankJob base, const std::string& target, const std::string& 
     base.target_json = JoinPath(target, name);
     base.golden_json = JoinPath(golden, name);
     if (!PathExists(base.target_json) || !PathExists(base.golden_json)) continue;
+    base.beside_dump = any;
     plan.jobs.push_back(base);
     any = true;
   }

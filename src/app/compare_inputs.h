@@ -18,6 +18,8 @@ struct RankJob {
   std::string golden_rank;
   std::string target_json;
   std::string golden_json;
+  bool beside_dump =
+      false;  // a debug.json whose folder has a dump.json too, compared by another job
 };
 
 // A rank or step that one side lacks, or whose folder has no dump.

@@ -127,7 +127,8 @@ Result<PrecisionRun> ComparePrecision(const PrecisionOptions& options, LogSink& 
   run.details_path = path("details", "csv");
   run.result_path = path("result", "csv");
   run.summary_path = path("summary", "json");
-  MSPROBE_TRY(WriteText(run.details_path, precheck::PrecisionDetailsCsv(result, options.format, options.english)));
+  MSPROBE_TRY(WriteText(run.details_path,
+                        precheck::PrecisionDetailsCsv(result, options.format, options.english)));
   MSPROBE_TRY(WriteText(run.result_path, precheck::PrecisionResultCsv(result)));
   run.seconds = MonotonicSeconds() - begin;
   MSPROBE_TRY(WriteText(run.summary_path, Summary(options, run, started)));

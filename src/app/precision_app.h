@@ -20,7 +20,7 @@ struct PrecisionOptions {
   precheck::Rules rules = precheck::Rules::kDefault;
   precheck::NumberFormat format;
   bool english = false;  // column titles
-  std::string command;  // for the summary
+  std::string command;   // for the summary
   std::vector<std::pair<std::string, std::string>> echo;
 };
 

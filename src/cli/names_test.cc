@@ -31,7 +31,7 @@ TEST(CliNames, AcceptsKnownOptionsInEverySpelling) {
 
 TEST(CliNames, SuggestsTheNearestOption) {
   EXPECT_EQ(Problems({"--xlsy"}), "--xlsy: unknown option; did you mean --xlsx?\n");
-  EXPECT_EQ(Problems({"-tq"}), "-tq: unknown option; did you mean -o?\n");
+  EXPECT_EQ(Problems({"-tq"}), "-tq: unknown option; did you mean -tp?\n");
   EXPECT_EQ(Problems({"--nothing-like-it"}),
             "--nothing-like-it: unknown option; see `msprobe --help`\n");
 }

@@ -240,6 +240,23 @@ def test_two_rank_folders_compare_their_files(pair, msprobe):
     assert [re.sub(STAMP, "T", f) for f in run.files()] == ["compare_result_T.csv", "compare_summary_T.json"]
 
 
+def test_a_rank_with_both_kinds_of_dump_has_a_report_of_each(tmp_path, msprobe):
+    debug = dump({"x.0.debug": tensor()}, level="debug")
+    for side in ("t", "g"):
+        ranks(tmp_path / side, ["rank0"])
+        write_json(tmp_path / side / "rank0" / "debug.json", debug)
+    write_json(tmp_path / "c.json", {"npu_path": "t", "bench_path": "g"})
+    run = msprobe("-f", "pytorch", "compare", "-i", "c.json", "-o", "out")
+    assert run.status == 0
+    assert [re.sub(STAMP, "T", f) for f in run.files()] == [
+        "advisor_rank0_T.txt",
+        "compare_result_rank0_T.xlsx",
+        "compare_summary_T.json",
+        "debug_advisor_rank0_T.txt",
+        "debug_compare_result_rank0_T.xlsx",
+    ]
+
+
 def test_names_with_blanks_and_letters_of_any_script(tmp_path, msprobe):
     for side in ("ziel 目标=+", "größe"):
         write_json(tmp_path / side / "dump.json", ok_dump())
@@ -317,6 +334,8 @@ def test_python_suffix_is_for_single_comparisons(tmp_path, pair):
     with pytest.raises(msprobe.ConfigError, match="suffix"):
         msprobe.compare_distributed(str(pair), str(pair), str(tmp_path / "out"), suffix="_x")
     params = {"npu_path": str(pair / "t" / "dump.json"), "bench_path": str(pair / "g" / "dump.json")}
+    with pytest.raises(msprobe.CompareError, match="slash"):
+        msprobe.compare(params, str(tmp_path / "out"), suffix="/../../elsewhere")
     result = msprobe.compare(params, str(tmp_path / "out"), suffix="_rank7")
     assert re.search(r"compare_result_rank7_\d{14}\.xlsx$", result.ranks[0].reports[0])
 
