@@ -43,7 +43,8 @@ struct ParseInfo {
 };
 
 // A byte-order mark at the start is skipped. Errors: kMalformed or kTruncated (the text ends early) with offset, line and
-// column; kTooLarge. Events already delivered stay delivered, which is how torn dumps are recovered.
+// column; kTooLarge (a limit, or a float literal beyond the range of double, where Python reads infinity). Bytes that are no
+// UTF-8 pass as they are. Events already delivered stay delivered, which is how torn dumps are recovered.
 Result<ParseInfo> Parse(std::string_view text, Handler& handler, const Limits& limits = {});
 // The same, reading the file in blocks: memory does not grow with its size.
 Result<ParseInfo> ParseFile(const InputFile& file, Handler& handler, const Limits& limits = {});
