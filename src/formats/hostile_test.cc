@@ -20,7 +20,9 @@ using ::testing::HasSubstr;
 // ----------------------------------------------------------------------------------------------------------------
 
 std::string Text(std::string_view s) {
-  return "X" + Raw(static_cast<uint32_t>(s.size())) + std::string(s);
+  std::string out("X");
+  out += Raw(static_cast<uint32_t>(s.size()));
+  return out.append(s);
 }
 std::string Int(int64_t v) { return std::string("\x8a\x08", 2) + Raw(v); }
 

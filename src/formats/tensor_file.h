@@ -72,7 +72,8 @@ Result<StoredTensor> SingleTensor(const TensorFile& file);
 // ---- writing -------------------------------------------------------------------------------------------------------------
 
 // As torch.save of one plain CPU tensor (loads with torch.load(weights_only=True)); elements in row-major order.
-// Every DType; sizes of 0 are allowed; requires_grad is dropped for types that cannot have it. The same input gives the same
+// Every DType; sizes of 0 are allowed; requires_grad is dropped for the types that cannot have it or that
+// torch.load could not read with it (integers, bool, 8-bit floats, complex32). The same input gives the same
 // bytes. kInvalidArgument when `data` has not the size that dtype and shape say; otherwise the errors of AtomicFile.
 Status WritePt(const std::string& path, DType dtype, std::span<const int64_t> shape, bool requires_grad, Bytes data);
 // kUnsupported for bf16, fp8 and complex32, which NumPy has not.
