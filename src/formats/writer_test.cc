@@ -44,6 +44,27 @@ TEST_F(FormatsTest, WrittenPtOfEveryRankAndOfNoElements) {
   }
 }
 
+// tests/data/formats/written holds what WritePt wrote; tests/python/test_formats_torch.py shows
+// that PyTorch reads every one of these files as it should. A change of the bytes needs both.
+TEST_F(FormatsTest, WrittenPtIsTheFileThatTorchWasShownToRead) {
+  const auto expect = [&](std::string_view name, DType dtype, const Shape& shape, bool grad) {
+    std::string data(static_cast<size_t>(*NumElements(shape)) * ItemSize(dtype), '\0');
+    for (size_t k = 0; k < data.size(); ++k)
+      data[k] = static_cast<char>(dtype == DType::kBool ? k % 2 : 7 * k + 1);
+    ASSERT_TRUE(WritePt(dir_ + "/w.pt", dtype, shape, grad, AsBytes(data)).ok());
+    const std::string shown =
+        Slurp(std::string(MSPROBE_TEST_DATA "/formats/written/").append(name).append(".pt"));
+    EXPECT_TRUE(!shown.empty() && Slurp(dir_ + "/w.pt") == shown) << name;
+  };
+  for (int i = 0; i < kNumDTypes; ++i)
+    expect(ShortName(static_cast<DType>(i)), static_cast<DType>(i), {2, 3}, true);
+  expect("rank0", DType::kI16, {}, false);
+  expect("rank1_empty", DType::kI16, {0}, false);
+  expect("rank3", DType::kI16, {2, 1, 3}, false);
+  expect("rank5", DType::kI16, {1, 2, 1, 2, 300}, false);
+  expect("wide_empty", DType::kI16, {0, 3'000'000'000}, false);
+}
+
 TEST_F(FormatsTest, WritingTwiceGivesTheSameBytes) {
   const std::string data = RawOf<float>({1, 2});
   ASSERT_TRUE(WritePt(dir_ + "/a.pt", DType::kF32, Shape{2}, false, AsBytes(data)).ok());
