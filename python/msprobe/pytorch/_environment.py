@@ -6,6 +6,7 @@ import functools
 import os
 import sys
 import threading
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -114,6 +115,36 @@ class Eager:
             self._prior = None
 
 
+class Waits:
+    """Asynchronous collectives: their output is described once somebody has waited for them."""
+
+    def __init__(self) -> None:
+        """Nothing is patched yet."""
+        self._work: Any = None
+        self._original: Any = None
+
+    def install(self) -> None:
+        """Let `Work.wait` tell us; its result stays what it is."""
+        if not torch.distributed.is_available():
+            return
+        self._work = work = torch.distributed.distributed_c10d.Work
+        self._original = original = work.wait
+
+        @functools.wraps(original)
+        def wait(handle: Any, *args: Any, **kwargs: Any) -> Any:
+            result = original(handle, *args, **kwargs)
+            capture.collective_done(handle)
+            return result
+
+        work.wait = wait
+
+    def uninstall(self) -> None:
+        """Put the original back."""
+        if self._work is not None:
+            self._work.wait = self._original
+            self._work = None
+
+
 class Phases:
     """Optimizer steps and gradient clipping, the parents of the APIs inside them at level mix."""
 
@@ -126,7 +157,7 @@ class Phases:
         self._swaps: list[Swap] = []
         for name in self._CLIPPING:
             function = getattr(torch.nn.utils, name, None)
-            if hasattr(function, "__code__"):
+            if isinstance(function, types.FunctionType):
                 self._swaps.append(Swap(function, self._clipping_hook))
 
     def _clipping_hook(self, body: Callable[..., Any]) -> Callable[[tuple[Any, ...], dict[str, Any]], Any]:

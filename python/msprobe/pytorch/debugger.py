@@ -56,6 +56,7 @@ class _Recorder:
         self.hooks = ModuleHooks(self.collector)
         self.threads = _environment.Threads()
         self.eager = _environment.Eager()
+        self.waits = _environment.Waits() if self.collector.wants_apis else None
         self.intercept = interception() if self.collector.wants_apis else None
         both = self.collector.wants_apis and self.collector.wants_modules
         self.phases = _environment.Phases(self.collector) if both else None
@@ -65,7 +66,7 @@ class _Recorder:
 
     def parts(self) -> list[Any]:
         """What is put in place at start, in this order, and taken away in the reverse one."""
-        optional = (self.eager, self.threads, self.phases, self.intercept)
+        optional = (self.eager, self.threads, self.waits, self.phases, self.intercept)
         parts = [p for p in optional if p is not None]
         return [self.hooks, *parts] if self.collector.wants_modules else parts
 
