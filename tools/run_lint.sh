@@ -19,6 +19,7 @@ check clang-tidy python tools/run_tidy.py --seconds 120
 check ruff ruff check -q .
 check ruff-format ruff format -q --check .
 check mypy mypy
+check stub python tools/make_stub.py --check
 check scripts scripts
 check layers python tools/check_layers.py
 check promises python tools/check_promises.py

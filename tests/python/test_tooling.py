@@ -208,3 +208,8 @@ def test_installed_distribution_holds_everything_of_the_package() -> None:
         ["git", "-C", ROOT, "ls-files", "python"], check=True, capture_output=True, text=True
     ).stdout
     assert {name.removeprefix("python/") for name in tracked.split()} <= installed
+
+
+def test_committed_stub_is_that_of_the_extension() -> None:
+    done = subprocess.run([sys.executable, ROOT / "tools/make_stub.py", "--check"], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "")
