@@ -146,7 +146,10 @@ StepHeader CollectorImpl::HeaderFor(const std::string& folder) const {
 Status CollectorImpl::OpenStep() {
   MSPROBE_ASSIGN(folder_, folders_.Claim(init_step_ + loop_, rank_));
   const StepHeader header = HeaderFor(folder_.path());
-  auto files = StepFiles::Create(folder_.path(), header);
+  // Entries come with stacks and parents, hence more than what makes a flush due.
+  const auto buffer = static_cast<size_t>(config_.buffer_size);
+  auto files = StepFiles::Create(folder_.path(), header,
+                                 {folder_.journal_fd(), buffer + buffer / 2 + (64u << 10)});
   if (!files.ok()) {
     folder_.Release();
     return std::move(files).error();
@@ -223,8 +226,9 @@ void CollectorImpl::FlushNow() {
   if (!flushed.ok()) WriteFailed(flushed.error());
 }
 
-void CollectorImpl::AfterAppend() {
-  if (files_->pending_bytes() >= static_cast<size_t>(config_.buffer_size) ||
+void CollectorImpl::FlushIfDue() {
+  if (files_->journal_full() ||
+      files_->pending_bytes() >= static_cast<size_t>(config_.buffer_size) ||
       MonotonicSeconds() - last_flush_ >= kFlushSeconds)
     FlushNow();
 }

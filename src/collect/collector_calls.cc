@@ -120,7 +120,7 @@ std::unique_ptr<EntryBuilder> CollectorImpl::BeginApi(uint32_t api, StackId stac
   state.last_construct = NoteConstruct(tag, name);
   if (pass && structure()) {
     ++counts_.written;
-    stacks_.Note(stack, name);
+    files_->NoteStack(stacks_, stack, name);
   } else {
     ++counts_.filtered;
   }
@@ -262,11 +262,12 @@ Collector::ModuleCall CollectorImpl::EnterModule(uint32_t module, StackId stack)
   result.number = open.call.number;
   result.token = open.token;
   result.described = pass && config_.forward && !structure();
-  if (pass && (result.described || structure())) stacks_.Note(stack, name);
+  if (pass && (result.described || structure())) files_->NoteStack(stacks_, stack, name);
   if (pass && structure())
     ++counts_.written;
   else if (!result.described)
     ++counts_.filtered;
+  FlushIfDue();
   return result;
 }
 
@@ -299,6 +300,7 @@ void CollectorImpl::LeaveModule(const ModuleCall& call) {
     found = open.token == call.token;
     CloseCall(*thread, open);
   }
+  FlushIfDue();
 }
 
 std::unique_ptr<EntryBuilder> CollectorImpl::BeginModule(const ModuleCall& call) {
@@ -444,7 +446,7 @@ void CollectorImpl::File(Entry& entry) {
   else
     FileEntry(entry);
   CountNonFinite(entry);
-  AfterAppend();
+  FlushIfDue();
 }
 
 void CollectorImpl::PutMember(uint64_t& member, std::string_view name, std::string_view value) {
@@ -472,7 +474,7 @@ void CollectorImpl::FileEntry(Entry& entry) {
     ++counts_.filtered;
     return;
   }
-  if (tag.kind == EntryTag::Kind::kApi) stacks_.Note(tag.stack, entry.name());
+  if (tag.kind == EntryTag::Kind::kApi) files_->NoteStack(stacks_, tag.stack, entry.name());
   PutMember(*member, entry.name(), entry.text());
 }
 

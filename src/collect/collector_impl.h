@@ -135,7 +135,7 @@ class CollectorImpl final : public Collector, public EntryOwner {
   StepHeader HeaderFor(const std::string& folder) const;
   Status OpenStep();
   void FollowRank();
-  void AfterAppend();
+  void FlushIfDue();
   void FlushNow();
   void WriteFailed(const Error& error);
   void FinishStep(bool clean);

@@ -5,7 +5,7 @@
 #include <bit>
 #include <cmath>
 
-#include "collect/test_support.h"
+#include "collect/session_test.h"
 
 namespace msprobe::collect {
 namespace {

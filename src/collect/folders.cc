@@ -12,6 +12,7 @@
 
 #include "base/file.h"
 #include "base/time.h"
+#include "dump/journal.h"
 
 namespace msprobe::collect {
 namespace {
@@ -78,7 +79,7 @@ RankFolder& RankFolder::operator=(RankFolder&& other) noexcept {
 RankFolder::~RankFolder() { Abandon(); }
 
 void RankFolder::Release() {
-  if (fd_ >= 0) unlink(JoinPath(path_, kJournalName).c_str());
+  if (fd_ >= 0) unlink(JoinPath(path_, dump::kJournalName).c_str());
   Abandon();
 }
 
@@ -96,7 +97,7 @@ std::string Folders::StepPath(int64_t step) const {
 
 Result<Folders::Lock> Folders::TryLock(RankFolder& folder, const std::string& path) {
   MSPROBE_TRY(CreateDirectories(path));
-  const std::string journal = JoinPath(path, kJournalName);
+  const std::string journal = JoinPath(path, dump::kJournalName);
   for (int attempt = 0; attempt < 20; ++attempt) {
     const int fd = open(journal.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
     if (fd < 0) return ErrnoError(errno, "create", journal);
@@ -159,7 +160,7 @@ Result<RankFolder> Folders::Claim(int64_t step, std::optional<int64_t> rank) {
   std::string path = JoinPath(StepPath(step), name);
   // Looked at before the journal is touched: an earlier run that was killed has left one that
   // belongs to its dump.
-  const bool journal_was_there = PathExists(JoinPath(path, kJournalName));
+  const bool journal_was_there = PathExists(JoinPath(path, dump::kJournalName));
   RankFolder folder;
   MSPROBE_ASSIGN(Lock lock, TryLock(folder, path));
   if (lock == Lock::kTaken) {
@@ -181,7 +182,7 @@ Result<RankFolder> Folders::Claim(int64_t step, std::optional<int64_t> rank) {
   folder.path_ = path;
   if (!HoldsDump(path)) return folder;
   if (config_.overwrite == config::Overwrite::kKeep) {
-    if (!journal_was_there) unlink(JoinPath(path, kJournalName).c_str());
+    if (!journal_was_there) unlink(JoinPath(path, dump::kJournalName).c_str());
     MSPROBE_TRY(ClearTheWay(path, step, name));
     folder.Abandon();
     MSPROBE_ASSIGN(lock, TryLock(folder, path));
@@ -211,7 +212,7 @@ void Folders::Rename(RankFolder& folder, int64_t step, int64_t rank) {
       if (HoldsDump(target)) {
         MSPROBE_TRY(ClearTheWay(target, step, name));
       }
-      if (lock == Lock::kMine) unlink(JoinPath(target, kJournalName).c_str());
+      if (lock == Lock::kMine) unlink(JoinPath(target, dump::kJournalName).c_str());
       if (PathExists(target) && rmdir(target.c_str()) != 0)
         return ErrnoError(errno, "replace", target);
     }

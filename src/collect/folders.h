@@ -13,8 +13,6 @@
 
 namespace msprobe::collect {
 
-inline constexpr char kJournalName[] = ".msprobe_journal";
-
 // A rank folder held by this process. Its journal file is locked as long as the object lives; the
 // lock is what tells others that the folder is in use (decisions.md 10).
 class RankFolder {

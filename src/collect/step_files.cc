@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <atomic>
+
 #include "base/file.h"
 #include "json/json.h"
 
@@ -20,6 +22,11 @@ std::string HeadText(const StepHeader& header) {
     head += "null";
   head += ",\n \"data\": {";
   return head;
+}
+
+uint64_t NextRound() {
+  static std::atomic<uint64_t> round{0};
+  return round.fetch_add(1) + 1;
 }
 
 std::string DumpPath(const std::string& folder, const StepHeader& header) {
@@ -71,10 +78,16 @@ void StackBook::Forget() {
 // ---- StepFiles
 // -------------------------------------------------------------------------------------
 
-Result<StepFiles> StepFiles::Create(const std::string& folder, const StepHeader& header) {
+Result<StepFiles> StepFiles::Create(const std::string& folder, const StepHeader& header,
+                                    const JournalSpace& journal) {
   MSPROBE_ASSIGN(auto dump, dump::GrowingObject::Create(DumpPath(folder, header), HeadText(header),
                                                         "}\n}", 2));
   StepFiles files(std::move(dump));
+  files.journal_round_ = NextRound();
+  if (journal.fd >= 0) {
+    auto writer = dump::JournalWriter::Create(journal.fd, journal.capacity, files.dump_.bytes());
+    if (writer.ok()) files.journal_.emplace(std::move(writer).value());
+  }
   if (!header.extra_info || header.debug) return files;
   MSPROBE_ASSIGN(files.stack_,
                  dump::GrowingObject::Create(JoinPath(folder, "stack.json"), "{", "}", 1));
@@ -83,12 +96,19 @@ Result<StepFiles> StepFiles::Create(const std::string& folder, const StepHeader&
   return files;
 }
 
+void StepFiles::Journal(dump::RecordKind kind, std::string_view name, std::string_view value) {
+  if (journal_.has_value() && !journal_->Append(kind, name, value)) journal_full_ = true;
+}
+
 StepFiles::MemberId StepFiles::AppendEntry(std::string_view name, std::string_view value) {
+  Journal(dump::RecordKind::kEntry, name, value);
   return dump_.Append(name, value);
 }
 
 bool StepFiles::ReplaceEntry(MemberId member, std::string_view name, std::string_view value) {
-  return dump_.Replace(member, name, value);
+  if (!dump_.Replace(member, name, value)) return false;
+  Journal(dump::RecordKind::kEntry, name, value);
+  return true;
 }
 
 StepFiles::MemberId StepFiles::AppendConstruct(std::string_view child, std::string_view parent) {
@@ -98,7 +118,22 @@ StepFiles::MemberId StepFiles::AppendConstruct(std::string_view child, std::stri
     value = "null";
   else
     json::AppendString(value, parent);
+  Journal(dump::RecordKind::kConstruct, child, value);
   return construct_->Append(child, value);
+}
+
+void StepFiles::NoteStack(StackBook& stacks, uint32_t stack, std::string_view entry) {
+  if (!stack_.has_value() || stack >= stacks.stacks_.size()) return;
+  stacks.Note(stack, entry);
+  if (!journal_.has_value()) return;
+  const fmt::format_int number(stack);
+  const std::string_view text(number.data(), number.size());
+  StackBook::Stack& known = stacks.stacks_[stack];
+  if (known.journal_round != journal_round_) {
+    known.journal_round = journal_round_;
+    Journal(dump::RecordKind::kFrames, text, known.frames_json);
+  }
+  Journal(dump::RecordKind::kStack, entry, text);
 }
 
 bool StepFiles::DropLastConstruct(MemberId member) {
@@ -121,6 +156,11 @@ Status StepFiles::Flush(StackBook& stacks) {
     MSPROBE_TRY(stack_->Flush());
   }
   if (construct_.has_value()) MSPROBE_TRY(construct_->Flush());
+  if (journal_.has_value()) {
+    journal_->Reset(dump_.bytes());
+    journal_full_ = false;
+    journal_round_ = NextRound();
+  }
   return {};
 }
 

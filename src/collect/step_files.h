@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "dump/journal.h"
 #include "dump/writer.h"
 
 namespace msprobe::collect {
@@ -16,16 +17,17 @@ namespace msprobe::collect {
 class StackBook {
  public:
   uint32_t Add(std::vector<std::string> frame_lines);
-  size_t size() const { return stacks_.size(); }
   void Note(uint32_t stack, std::string_view entry);
   // One item per stack that got names since the last call, in the order of their first name.
   void Drain(dump::GrowingObject& file);
   void Forget();  // names not yet drained
 
  private:
+  friend class StepFiles;
   struct Stack {
     std::string frames_json;
-    std::string names_json;  // without brackets; empty: none since the last Drain()
+    std::string names_json;      // without brackets; empty: none since the last Drain()
+    uint64_t journal_round = 0;  // the frames are in the journal of that round
   };
   std::vector<Stack> stacks_;
   std::vector<uint32_t> noted_;  // stacks with names, by first name
@@ -38,18 +40,27 @@ struct StepHeader {
   bool extra_info = true;  // stack.json and construct.json too
 };
 
+// Where unflushed records are kept in case the process dies; fd -1: nowhere.
+struct JournalSpace {
+  int fd = -1;
+  size_t capacity = 0;
+};
+
 class StepFiles {
  public:
   using MemberId = dump::GrowingObject::MemberId;
-  static Result<StepFiles> Create(const std::string& folder, const StepHeader& header);
+  static Result<StepFiles> Create(const std::string& folder, const StepHeader& header,
+                                  const JournalSpace& journal);
 
   MemberId AppendEntry(std::string_view name, std::string_view value);
   bool ReplaceEntry(MemberId member, std::string_view name, std::string_view value);
   // `parent` empty: null.
   MemberId AppendConstruct(std::string_view child, std::string_view parent);
   bool DropLastConstruct(MemberId member);
-  bool has_stacks() const { return stack_.has_value(); }
+  void NoteStack(StackBook& stacks, uint32_t stack, std::string_view entry);
 
+  bool journal_full() const { return journal_full_; }  // flush now
+  bool has_journal() const { return journal_.has_value(); }
   size_t pending_bytes() const;
   uint64_t bytes() const;  // on disk
   Status Flush(StackBook& stacks);
@@ -60,8 +71,13 @@ class StepFiles {
 
  private:
   explicit StepFiles(dump::GrowingObject dump) : dump_(std::move(dump)) {}
+  void Journal(dump::RecordKind kind, std::string_view name, std::string_view value);
+
   dump::GrowingObject dump_;
   std::optional<dump::GrowingObject> stack_, construct_;
+  std::optional<dump::JournalWriter> journal_;
+  bool journal_full_ = false;
+  uint64_t journal_round_ = 0;  // changes with each flush, over all steps of the process
 };
 
 }  // namespace msprobe::collect

@@ -7,8 +7,10 @@
 #include <cerrno>
 #include <charconv>
 #include <tuple>
+#include <unordered_set>
 
 #include "base/file.h"
+#include "dump/journal.h"
 
 namespace msprobe::dump {
 namespace {
@@ -153,8 +155,9 @@ class MemberSplitter : public json::Handler {
 
 class DumpSplitter final : public MemberSplitter {
  public:
-  DumpSplitter(ReadInfo& info, const EntryFn& entry)
-      : MemberSplitter("data"), info_(info), entry_(entry) {}
+  // `names` collects hashes of the names delivered; nullptr: not needed.
+  DumpSplitter(ReadInfo& info, const EntryFn& entry, std::unordered_set<size_t>* names)
+      : MemberSplitter("data"), info_(info), entry_(entry), names_(names) {}
 
   bool Wants(std::string_view key) override {
     return key == "task" || key == "level" || key == "framework" || key == "dump_data_dir" ||
@@ -166,6 +169,7 @@ class DumpSplitter final : public MemberSplitter {
   bool Member(bool nested, std::string_view key, const json::Value& value) override {
     if (nested) {
       ++info_.entries;
+      if (names_ != nullptr) names_->insert(std::hash<std::string_view>()(key));
       return entry_(key, value);
     }
     Header& header = info_.header;
@@ -188,6 +192,7 @@ class DumpSplitter final : public MemberSplitter {
  private:
   ReadInfo& info_;
   const EntryFn& entry_;
+  std::unordered_set<size_t>* names_;
 };
 
 // Every member of the top-level object, for stack.json and construct.json.
@@ -244,14 +249,56 @@ bool AllStrings(const json::Value& value, std::vector<std::string>& out) {
 
 }  // namespace
 
+namespace {
+
+// The journal that belongs to `path`, which is called `name`. One that cannot be read is as good as
+// none.
+Journal JournalBeside(const std::string& path, std::string_view name) {
+  if (BaseName(path) != name) return {};
+  auto journal = ReadJournal(DirName(path));
+  return journal.ok() ? std::move(journal).value() : Journal{};
+}
+
+// Entries that were recorded after the last flush. `in_file` holds the names that the file has
+// beyond what the journal knows of: a flush was under way, and those are the same entries.
+void DeliverJournal(const Journal& journal, const std::unordered_set<size_t>& in_file,
+                    const EntryFn& entry, ReadInfo& info) {
+  std::unordered_map<std::string_view, size_t> last;
+  for (size_t k = 0; k < journal.records.size(); ++k)
+    if (journal.records[k].kind == RecordKind::kEntry) last[journal.records[k].name] = k;
+  for (size_t k = 0; k < journal.records.size(); ++k) {
+    const JournalRecord& record = journal.records[k];
+    if (record.kind != RecordKind::kEntry || last[record.name] != k) continue;
+    if (in_file.contains(std::hash<std::string_view>()(record.name))) continue;
+    const auto document = json::ParseDocument(record.value);
+    if (!document.ok()) continue;
+    ++info.entries;
+    ++info.journal_entries;
+    if (!entry(record.name, document->root())) return;
+  }
+}
+
+}  // namespace
+
 Result<ReadInfo> ReadDump(const std::string& path, const EntryFn& entry) {
+  // The journal first: what a living process flushes meanwhile is then in both, and not in neither.
+  Journal journal = JournalBeside(path, "dump.json");
+  if (journal.records.empty()) journal = JournalBeside(path, "debug.json");
   MSPROBE_ASSIGN(const InputFile file, InputFile::Open(path));
-  MSPROBE_TRY(RefuseEmpty(file));
+  if (journal.records.empty()) MSPROBE_TRY(RefuseEmpty(file));
+  const bool flushed_since = !journal.records.empty() && journal.dump_size != file.size();
+  std::unordered_set<size_t> in_file;
   ReadInfo info;
-  DumpSplitter splitter(info, entry);
+  bool stopped = false;
+  const EntryFn watched = [&](std::string_view name, const json::Value& value) {
+    stopped = !entry(name, value);
+    return !stopped;
+  };
+  DumpSplitter splitter(info, watched, flushed_since ? &in_file : nullptr);
   auto parsed = json::ParseFile(file, splitter);
   if (splitter.not_an_object())
     return NotAnObject(path, splitter.top_level_is_list() ? "a list" : "a single value");
+  if (!stopped) DeliverJournal(journal, in_file, watched, info);
   if (!parsed.ok()) {
     Error error = std::move(parsed).error();
     if (error.path.empty()) error.path = path;
@@ -267,12 +314,34 @@ const std::vector<std::string>* StackTable::Find(const std::string& entry) const
   return it == of_entry.end() ? nullptr : &stacks[it->second];
 }
 
+namespace {
+
+void AddFromJournal(const Journal& journal, StackTable& table) {
+  std::unordered_map<std::string_view, uint32_t>
+      index_of;  // number of a stack -> index in the table
+  for (const JournalRecord& record : journal.records) {
+    if (record.kind == RecordKind::kFrames) {
+      std::vector<std::string> lines;
+      const auto document = json::ParseDocument(record.value);
+      if (!document.ok() || !AllStrings(document->root(), lines)) continue;
+      index_of[record.name] = static_cast<uint32_t>(table.stacks.size());
+      table.stacks.push_back(std::move(lines));
+    }
+    if (record.kind != RecordKind::kStack) continue;
+    const auto it = index_of.find(record.value);
+    if (it != index_of.end()) table.of_entry.insert_or_assign(record.name, it->second);
+  }
+}
+
+}  // namespace
+
 Result<StackTable> ReadStack(const std::string& path) {
   // Which of the two shapes the file has is certain only once the key "0" was met or the file has
   // ended, so both readings of an item are kept apart until then.
   struct Item {
     std::vector<std::string> names, lines;
   };
+  const Journal journal = JournalBeside(path, "stack.json");
   std::vector<Item> numbered, named;
   uint64_t neither = 0;
   bool new_shape = false;
@@ -300,18 +369,26 @@ Result<StackTable> ReadStack(const std::string& path) {
     table.stacks.push_back(std::move(item.lines));
     for (std::string& name : item.names) table.of_entry.insert_or_assign(std::move(name), index);
   }
+  AddFromJournal(journal, table);
   return table;
 }
 
 Result<std::unordered_map<std::string, std::string>> ReadConstruct(const std::string& path) {
   std::unordered_map<std::string, std::string> parents;
-  MSPROBE_TRY(ReadTopMembers(path, [&](std::string_view key, const json::Value& value) {
+  const Journal journal = JournalBeside(path, "construct.json");
+  const auto add = [&](std::string_view child, const json::Value& value) {
     const json::Value* parent = &value;
     if (value.is_array() && value.size() == 2) parent = &value[0];  // [parent, micro step]
-    if (parent->is_null()) parents.insert_or_assign(std::string(key), std::string());
+    if (parent->is_null()) parents.insert_or_assign(std::string(child), std::string());
     if (parent->is_string())
-      parents.insert_or_assign(std::string(key), std::string(parent->as_string()));
-  }));
+      parents.insert_or_assign(std::string(child), std::string(parent->as_string()));
+  };
+  MSPROBE_TRY(ReadTopMembers(path, add));
+  for (const JournalRecord& record : journal.records) {
+    if (record.kind != RecordKind::kConstruct) continue;
+    const auto document = json::ParseDocument(record.value);
+    if (document.ok()) add(record.name, document->root());
+  }
   return parents;
 }
 
