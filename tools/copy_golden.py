@@ -3,9 +3,9 @@
 
     python tools/copy_golden.py GOLDEN_FOLDER
 
-GOLDEN_FOLDER holds one folder per case: the dumps, mapping files, compare.json, and expected.json with the recorded answers of the
-released tools and the cells where the product must differ (`ours`). Cases about commands that the engine has no part in, and cases
-over 200 kB other than the two real nets named below, stay out.
+GOLDEN_FOLDER holds one folder per case: the dumps, mapping files, compare.json, and expected.json with the recorded
+answers of the released tools and the cells where the product must differ (`ours`). Cases about commands that the engine
+has no part in, and cases over 200 kB other than the two real nets named below, stay out.
 """
 
 from __future__ import annotations
@@ -15,7 +15,15 @@ import shutil
 import sys
 from pathlib import Path
 
-OTHER_COMMANDS = {"s_advisor", "s_diff_analyze", "s_overflow", "s_ranks_count", "s_ranks_shifted", "t_matmul_config", "s_proc"}
+OTHER_COMMANDS = {
+    "s_advisor",
+    "s_diff_analyze",
+    "s_overflow",
+    "s_ranks_count",
+    "s_ranks_shifted",
+    "t_matmul_config",
+    "s_proc",
+}
 REAL_NETS = {"r_llama_stats_mix", "r_llama_tensor_L0"}
 LARGEST = 200_000
 

@@ -86,8 +86,8 @@ enum class Rule : uint8_t {
   kR8Warning,
   kClass
 };
-// Reasons of highlighting (compare.md 11), each once per row, in order of first appearance (D14:
-// upstream repeats them per input).
+// Reasons of highlighting (compare.md 11), each once per row (D14: upstream repeats them per
+// input).
 enum class Highlight : uint8_t { kH1, kH2, kH3, kH4, kH5, kH6, kH7, kH8, kH9 };
 
 enum class OldAccuracy : uint8_t { kYes, kNo, kNone, kUnmatched };  // Accuracy Reached or Not

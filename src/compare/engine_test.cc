@@ -134,7 +134,8 @@ TEST_F(Flatten, GivesPythonValuesTheirTexts) {
 
 TEST_F(Flatten, ReadsQuotedAndBareNonFiniteStatistics) {
   Names(
-      R"("Torch.s.0.forward": {"input_args": [{"type": "torch.Tensor", "dtype": "torch.float32", "shape": [1], "Max": NaN, "Min": "-Infinity",
+      R"("Torch.s.0.forward": {"input_args": [{"type": "torch.Tensor", "dtype": "torch.float32", "shape": [1],
+        "Max": NaN, "Min": "-Infinity",
         "Mean": "nan", "Norm": null}]})");
   const Leaf& l = side_->leaves.at(0);
   EXPECT_TRUE(std::isnan(l.max.d));

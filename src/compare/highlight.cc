@@ -77,6 +77,28 @@ Figures FiguresOf(const Row& row, Mode mode) {
   return f;
 }
 
+// Inputs of one entry, as far as any pair with an output needs them: a reason holds for some input
+// exactly when it holds for the extreme one, which keeps an entry of many inputs and outputs
+// linear.
+struct Inputs {
+  bool any = false;
+  double smallest_difference = HUGE_VAL;  // of those above 1
+  double largest_ratio = -HUGE_VAL;
+  double largest_ratio_to_090 = -HUGE_VAL;  // of those that H3 leaves out
+  double largest_cosine = -HUGE_VAL;
+  double smallest_relative = HUGE_VAL;
+
+  void Add(const Figures& f) {
+    any = true;
+    const double difference = std::abs(*f.difference);
+    if (difference > 1) smallest_difference = std::min(smallest_difference, difference);
+    if (f.ratio) largest_ratio = std::max(largest_ratio, *f.ratio);
+    if (f.ratio && *f.ratio <= 0.9) largest_ratio_to_090 = std::max(largest_ratio_to_090, *f.ratio);
+    if (f.cosine) largest_cosine = std::max(largest_cosine, *f.cosine);
+    if (f.relative) smallest_relative = std::min(smallest_relative, *f.relative);
+  }
+};
+
 class Painter {
  public:
   Painter(std::vector<Row>& rows, Mode mode, const Options& options)
@@ -89,54 +111,53 @@ class Painter {
 
  private:
   void Paint(RowGroup group) {
-    inputs_.clear();
+    Inputs inputs;
     for (size_t i = group.first; i < group.last; ++i) {
       const State state = rows_[i].target->state;
       if (state != State::kInput && state != State::kParameters) continue;
-      Figures f = FiguresOf(rows_[i], mode_);
-      if (f.pairs) inputs_.push_back(f);
+      const Figures f = FiguresOf(rows_[i], mode_);
+      if (f.pairs) inputs.Add(f);
     }
     for (size_t i = group.first; i < group.last; ++i) {
       Row& row = rows_[i];
       const Figures f = FiguresOf(row, mode_);
-      const bool non_finite =
-          default_rules_ ? IsNonFinite(row.target->max) || IsNonFinite(row.target->min)  // D7
-                         : Infinite(row.target->max) || Infinite(row.target->min);
-      if (non_finite) {
-        Add(row, Highlight::kH1);
+      if (HasNonFinite(*row.target)) {
+        row.highlights.push_back(Highlight::kH1);
       } else if (f.difference && std::abs(*f.difference) > 1e10) {
-        Add(row, Highlight::kH2);
+        row.highlights.push_back(Highlight::kH2);
       }
-      if (row.target->state == State::kOutput && f.pairs) {
-        for (const Figures& in : inputs_) Pair(in, f, row);
-      }
+      if (row.target->state == State::kOutput && f.pairs && inputs.any) AddPairs(inputs, f, row);
       const bool unmatched = !row.golden || row.gate == Gate::kDTypes;
-      if (!row.grad_consistent && !(default_rules_ && unmatched)) Add(row, Highlight::kH9);  // D15
-    }
-  }
-
-  void Pair(const Figures& in, const Figures& out, Row& row) const {
-    const double din = std::abs(*in.difference), dout = std::abs(*out.difference);
-    if (din > 1 && dout > 1 && dout >= din && std::log10(dout) - std::log10(din) >= 1) {
-      Add(row, Highlight::kH6);
-    }
-    if (in.ratio && out.ratio) {
-      if (*in.ratio > 0.9 && *out.ratio < 0.6) {
-        Add(row, Highlight::kH3);
-      } else if (*in.ratio - *out.ratio > 0.1) {
-        Add(row, Highlight::kH4);
+      if (!row.grad_consistent && !(default_rules_ && unmatched)) {  // D15
+        row.highlights.push_back(Highlight::kH9);
       }
     }
-    if (in.cosine && out.cosine && *in.cosine - *out.cosine > 0.1) Add(row, Highlight::kH5);
-    if (out.relative && *out.relative > 0.5) Add(row, Highlight::kH7);
-    if (out.relative && *out.relative > 0.1 && in.relative && *in.relative < 0.01) {
-      Add(row, Highlight::kH8);
-    }
   }
 
-  static void Add(Row& row, Highlight reason) {
-    if (std::find(row.highlights.begin(), row.highlights.end(), reason) == row.highlights.end()) {
-      row.highlights.push_back(reason);
+  // NaN counts in the default rules only (D7).
+  bool HasNonFinite(const Leaf& leaf) const {
+    if (default_rules_) return IsNonFinite(leaf.max) || IsNonFinite(leaf.min);
+    return Infinite(leaf.max) || Infinite(leaf.min);
+  }
+
+  static void AddPairs(const Inputs& in, const Figures& out, Row& row) {
+    const double difference = std::abs(*out.difference);
+    if (difference > 1 && difference >= in.smallest_difference &&
+        std::log10(difference) - std::log10(in.smallest_difference) >= 1) {
+      row.highlights.push_back(Highlight::kH6);
+    }
+    if (out.ratio) {
+      const bool low = *out.ratio < 0.6;
+      if (low && in.largest_ratio > 0.9) row.highlights.push_back(Highlight::kH3);
+      const double other = low ? in.largest_ratio_to_090 : in.largest_ratio;
+      if (other - *out.ratio > 0.1) row.highlights.push_back(Highlight::kH4);
+    }
+    if (out.cosine && in.largest_cosine - *out.cosine > 0.1) {
+      row.highlights.push_back(Highlight::kH5);
+    }
+    if (out.relative && *out.relative > 0.5) row.highlights.push_back(Highlight::kH7);
+    if (out.relative && *out.relative > 0.1 && in.smallest_relative < 0.01) {
+      row.highlights.push_back(Highlight::kH8);
     }
   }
 
@@ -150,7 +171,6 @@ class Painter {
   std::vector<Row>& rows_;
   Mode mode_;
   bool default_rules_;
-  std::vector<Figures> inputs_;
 };
 
 }  // namespace
