@@ -89,7 +89,6 @@ Result<NodeId> Unpickler::Run() {
 }
 
 Status Unpickler::Step(uint8_t opcode) {
-  using Kind = Node::Kind;
   switch (opcode) {
     case kProto:
       return Protocol();
@@ -106,8 +105,38 @@ Status Unpickler::Step(uint8_t opcode) {
       MSPROBE_TRY(PopToMark());
       return {};
     case kDup:
-      return stack_.empty() ? Fail(ErrorCode::kMalformed, "DUP of nothing")
-                            : (stack_.push_back(stack_.back()), Status());
+      if (stack_.empty()) return Fail(ErrorCode::kMalformed, "DUP of nothing");
+      stack_.push_back(stack_.back());
+      return {};
+    case kGlobal:
+      return Global();
+    case kStackGlobal:
+      return StackGlobal();
+    case kBinPut:
+      return MemoizeAt<uint8_t>();
+    case kLongBinPut:
+      return MemoizeAt<uint32_t>();
+    case kMemoize:
+      return Memoize(memo_.size());
+    case kBinGet:
+      return RecallAt<uint8_t>();
+    case kLongBinGet:
+      return RecallAt<uint32_t>();
+    case kBinPersId:
+      return Persistent();
+    case kReduce:
+    case kNewObj:
+      return Reduce();
+    case kBuild:
+      return Build();
+    default:
+      return StepConstant(opcode);
+  }
+}
+
+Status Unpickler::StepConstant(uint8_t opcode) {
+  using Kind = Node::Kind;
+  switch (opcode) {
     case kNone:
       return Push({});
     case kNewTrue:
@@ -138,6 +167,14 @@ Status Unpickler::Step(uint8_t opcode) {
       return PushText<uint32_t>(Kind::kBytes);
     case kBinBytes8:
       return PushText<uint64_t>(Kind::kBytes);
+    default:
+      return StepContainer(opcode);
+  }
+}
+
+Status Unpickler::StepContainer(uint8_t opcode) {
+  using Kind = Node::Kind;
+  switch (opcode) {
     case kEmptyTuple:
       return TupleOfTop(0);
     case kTuple1:
@@ -167,27 +204,6 @@ Status Unpickler::Step(uint8_t opcode) {
       return ExtendByTop(Kind::kDict, 2);
     case kSetItems:
       return Extend(Kind::kDict);
-    case kGlobal:
-      return Global();
-    case kStackGlobal:
-      return StackGlobal();
-    case kBinPut:
-      return MemoizeAt<uint8_t>();
-    case kLongBinPut:
-      return MemoizeAt<uint32_t>();
-    case kMemoize:
-      return Memoize(memo_.size());
-    case kBinGet:
-      return RecallAt<uint8_t>();
-    case kLongBinGet:
-      return RecallAt<uint32_t>();
-    case kBinPersId:
-      return Persistent();
-    case kReduce:
-    case kNewObj:
-      return Reduce();
-    case kBuild:
-      return Build();
     default:
       return Fail(ErrorCode::kUnsupported, fmt::format("opcode 0x{:02x} is refused", opcode));
   }

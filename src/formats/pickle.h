@@ -77,6 +77,8 @@ class Unpickler {
 
  private:
   Status Step(uint8_t opcode);
+  Status StepConstant(uint8_t opcode);
+  Status StepContainer(uint8_t opcode);
   Status Fail(ErrorCode code, std::string_view message) const;
   Status Push(Node node);
   Status PushNumber(Node::Kind kind, int64_t value);
