@@ -14,6 +14,23 @@ using precheck::Status;
 
 constexpr size_t kFirstErrors = 10;
 
+// `head`, then what `append` makes of each item, a piece at a time.
+template <class Items, class Append>
+msprobe::Status WriteRecords(const std::string& path, std::string head, const Items& items,
+                             Append append) {
+  constexpr size_t kPiece = 1 << 18;
+  MSPROBE_ASSIGN(AtomicFile file, AtomicFile::Create(path));
+  std::string text = std::move(head);
+  for (const auto& item : items) {
+    append(text, item);
+    if (text.size() < kPiece) continue;
+    MSPROBE_TRY(file.Write(text));
+    text.clear();
+  }
+  MSPROBE_TRY(file.Write(text));
+  return file.Commit();
+}
+
 msprobe::Status WriteText(const std::string& path, std::string_view text) {
   MSPROBE_ASSIGN(AtomicFile file, AtomicFile::Create(path));
   MSPROBE_TRY(file.Write(text));
@@ -104,6 +121,12 @@ Result<PrecisionRun> ComparePrecision(const PrecisionOptions& options, LogSink& 
   if (npu.rows.empty()) log.Warning(fmt::format("{} has no rows", options.npu_csv));
   if (gpu.rows.empty()) log.Warning(fmt::format("{} has no rows", options.gpu_csv));
   const precheck::PrecisionComparison result = precheck::JudgeDetails(npu, gpu, options.standard);
+  if (result.other_inputs > 0) {
+    log.Warning(fmt::format(
+        "{} of {} outputs were computed from other inputs in the two runs, {} first: their "
+        "errors are not comparable; replay the same dump with the same seed on both",
+        result.other_inputs, result.rows.size(), result.first_other_inputs));
+  }
 
   PrecisionRun run;
   for (const precheck::JudgedRow& row : result.rows) {
@@ -127,9 +150,12 @@ Result<PrecisionRun> ComparePrecision(const PrecisionOptions& options, LogSink& 
   run.details_path = path("details", "csv");
   run.result_path = path("result", "csv");
   run.summary_path = path("summary", "json");
-  MSPROBE_TRY(WriteText(run.details_path,
-                        precheck::PrecisionDetailsCsv(result, options.format, options.english)));
-  MSPROBE_TRY(WriteText(run.result_path, precheck::PrecisionResultCsv(result)));
+  MSPROBE_TRY(WriteRecords(run.details_path, precheck::PrecisionDetailsHead(options.english),
+                           result.rows, [&](std::string& out, const precheck::JudgedRow& row) {
+                             precheck::AppendPrecisionRow(out, row, options.format);
+                           }));
+  MSPROBE_TRY(WriteRecords(run.result_path, precheck::PrecisionResultHead(), result.apis,
+                           precheck::AppendVerdict));
   run.seconds = MonotonicSeconds() - begin;
   MSPROBE_TRY(WriteText(run.summary_path, Summary(options, run, started)));
   return run;

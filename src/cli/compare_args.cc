@@ -2,11 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
-#include <algorithm>
 #include <memory>
 
 #include "cli/names.h"
+#include "cli/options.h"
 
 namespace msprobe::cli {
 namespace {
@@ -20,27 +19,6 @@ constexpr const char* kVerdicts = "Verdicts and exit status";
 constexpr const char* kTerminal = "Terminal";
 constexpr const char* kNewUsage = "msprobe compare -tp TARGET -gp GOLDEN [options]";
 constexpr const char* kOldUsage = "msprobe -f pytorch compare -i compare.json [options]";
-
-// Shows upstream's single-dash name before the long one.
-class HelpFormatter final : public CLI::Formatter {
- public:
-  std::string make_option_name(const CLI::Option* option, bool positional) const override {
-    std::string name = option->get_name(positional, true);
-    const size_t k = name.find("--");
-    if (k == std::string::npos) return name;
-    const std::string_view alias = SingleDash(std::string_view(name).substr(k));
-    return alias.empty() ? name : name.insert(k, std::string(alias) + ",");
-  }
-};
-
-void AddTerminal(CLI::App& app, CompareArgs& out) {
-  app.add_flag("-q,--quiet", out.quiet, "only warnings, errors and the closing line")
-      ->group(kTerminal);
-  app.add_flag("-v,--verbose", out.verbose, "also say what is being done")->group(kTerminal);
-  app.add_flag("--debug", out.debug, "also say details that help to report a fault of this tool")
-      ->group(kTerminal);
-  app.add_flag("-h,--help", out.help, "this text")->group(kTerminal);
-}
 
 void AddShared(CLI::App& app, CompareArgs& out) {
   app.add_option("-o,--output_path", out.output_path, "folder of the reports, made when absent")
@@ -113,10 +91,7 @@ struct Parser {
 std::unique_ptr<Parser> MakeParser(Face face, CompareArgs& out) {
   auto p = std::make_unique<Parser>();
   CLI::App& app = p->app;
-  app.name("msprobe");
-  app.formatter(std::make_shared<HelpFormatter>());
-  app.get_formatter()->column_width(38);
-  app.set_help_flag();
+  SetUp(app);
   if (face == Face::kNew) {
     AddNew(app, out);
   } else {
@@ -124,65 +99,18 @@ std::unique_ptr<Parser> MakeParser(Face face, CompareArgs& out) {
   }
   app.add_option("--api_mapping", p->api)->expected(0, 1)->group("");
   app.add_option("--layer_mapping", p->layer)->expected(0, 1)->group("");
-  AddTerminal(app, out);
+  AddTerminalFlags(app, out.terminal);
   return p;
-}
-
-// Long names and single letters.
-std::vector<std::string> KnownOptions(const CLI::App& app) {
-  std::vector<std::string> out;
-  for (const CLI::Option* o : app.get_options()) {
-    for (const std::string& name : o->get_lnames()) out.push_back("--" + name);
-    for (const std::string& name : o->get_snames()) out.push_back("-" + name);
-  }
-  return out;
-}
-
-// A forgotten value would make the library take the next option as the value.
-void CheckValues(const CLI::App& app, std::span<const std::string> arguments,
-                 std::vector<Error>& out) {
-  for (size_t i = 0; i < arguments.size(); ++i) {
-    if (arguments[i].size() < 2 || arguments[i][0] != '-') continue;
-    const CLI::Option* option = app.get_option_no_throw(std::string(LongForm(arguments[i])));
-    if (option == nullptr || option->get_items_expected_min() == 0) continue;
-    if (i + 1 == arguments.size() || arguments[i + 1].starts_with('-')) {
-      out.push_back(
-          Error(ErrorCode::kInvalidArgument, "needs a value").At(arguments[i]).Hint("see --help"));
-    }
-  }
-}
-
-std::vector<std::pair<std::string, std::string>> Echo(const CLI::App& app) {
-  std::vector<std::pair<std::string, std::string>> out;
-  for (const CLI::Option* o : app.get_options()) {
-    if (o->count() == 0 || o->get_lnames().empty()) continue;
-    std::string value;
-    for (const std::string& r : o->results()) value += (value.empty() ? "" : ",") + r;
-    out.emplace_back(o->get_lnames().front(), std::move(value));
-  }
-  return out;
-}
-
-Error FromLibrary(const CLI::ParseError& e) {
-  std::string text = e.what();
-  std::replace(text.begin(), text.end(), '\n', ' ');
-  return Error(ErrorCode::kInvalidArgument, std::move(text)).Hint("see --help");
-}
-
-Error Missing(std::string_view option, std::string_view what) {
-  return Error(ErrorCode::kInvalidArgument, "is required")
-      .At(std::string(option))
-      .Hint(std::string(what));
 }
 
 void CheckRequired(const CompareArgs& a, std::vector<Error>& out) {
   if (a.face == Face::kOld) {
     if (a.input_path.empty())
-      out.push_back(Missing("-i", "give the compare.json that names the two dumps"));
+      out.push_back(MissingOption("-i", "give the compare.json that names the two dumps"));
     return;
   }
-  if (a.target_path.empty()) out.push_back(Missing("-tp", "give the dump under test"));
-  if (a.golden_path.empty()) out.push_back(Missing("-gp", "give the reference dump"));
+  if (a.target_path.empty()) out.push_back(MissingOption("-tp", "give the dump under test"));
+  if (a.golden_path.empty()) out.push_back(MissingOption("-gp", "give the reference dump"));
 }
 
 }  // namespace
@@ -193,23 +121,14 @@ std::vector<Error> ParseCompareArgs(std::span<const std::string> arguments, Face
   const auto p = MakeParser(face, out);
   CompareArgs unused;
   const auto other = MakeParser(face == Face::kNew ? Face::kOld : Face::kNew, unused);
-  const std::vector<std::string> known = KnownOptions(p->app);
-  std::vector<Error> problems = CheckOptions(arguments, known, KnownOptions(other->app),
-                                             face == Face::kNew ? kOldUsage : kNewUsage);
-  CheckValues(p->app, arguments, problems);
+  std::vector<Error> problems = CheckArguments(p->app, arguments, KnownOptions(other->app),
+                                               face == Face::kNew ? kOldUsage : kNewUsage);
+  if (problems.empty()) problems = Parse(p->app, arguments);
   if (!problems.empty()) return problems;
-  // The library takes its arguments in reverse.
-  std::vector<std::string> args;
-  for (auto it = arguments.rbegin(); it != arguments.rend(); ++it) args.emplace_back(LongForm(*it));
-  try {
-    p->app.parse(args);
-  } catch (const CLI::ParseError& e) {
-    return {FromLibrary(e)};
-  }
   out.api_mapping = p->app.count("--api_mapping") > 0;
   out.layer_mapping = p->app.count("--layer_mapping") > 0;
-  if (out.help) return {};
-  if (problems.empty()) CheckRequired(out, problems);
+  if (out.terminal.help) return {};
+  CheckRequired(out, problems);
   out.echo = Echo(p->app);
   return problems;
 }
@@ -217,10 +136,6 @@ std::vector<Error> ParseCompareArgs(std::span<const std::string> arguments, Face
 std::string CompareHelp(Face face) {
   CompareArgs unused;
   const auto p = MakeParser(face, unused);
-  std::string text = p->app.help();
-  // The library's own first lines name the program only.
-  const size_t options = text.find(std::string(kCommon) + ":");
-  for (size_t k; (k = text.find("\n\n\n")) != std::string::npos;) text.erase(k, 1);
   const std::string head = fmt::format(
       "Compare two dumps and say where they part.\n\nUsage: {}\n{}\n",
       face == Face::kNew ? kNewUsage : kOldUsage,
@@ -230,7 +145,7 @@ std::string CompareHelp(Face face) {
                            "unmatched when it could not be compared.\n"
                          : "\nWrites the columns, workbook and advice of the 8.x releases. New "
                            "spelling: msprobe compare --help\n");
-  return head + (options == std::string::npos ? text : text.substr(options)) +
+  return head + OptionHelp(p->app, kCommon) +
          "Exit status: 0 done, 1 failed or done in part, 2 refused before any work, 3 --fail-on "
          "reached, 130 interrupted.\n";
 }

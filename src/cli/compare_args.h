@@ -8,13 +8,13 @@
 
 #include "app/compare_app.h"
 #include "base/error.h"
+#include "cli/terminal.h"
 
 namespace msprobe::cli {
 
 struct CompareArgs {
   app::Face face = app::Face::kNew;
-  bool help = false;
-  bool quiet = false, verbose = false, debug = false;
+  TerminalFlags terminal;
   std::string input_path;                // old face: compare.json
   std::string target_path, golden_path;  // new face
   std::string output_path = "./output";

@@ -14,6 +14,7 @@
 #include "base/text.h"
 #include "cli/compare_args.h"
 #include "cli/names.h"
+#include "cli/options.h"
 #include "cli/status.h"
 #include "config/compare_config.h"
 
@@ -29,17 +30,6 @@ struct FailOn {
     return (error && c.error > 0) || (warning && c.warning > 0) || (unmatched && c.unmatched > 0);
   }
 };
-
-Error WrongValue(std::string_view option, std::string_view value,
-                 std::span<const std::string_view> allowed) {
-  const std::string_view near = Nearest(value, allowed);
-  std::string hint = near.empty() ? "" : fmt::format("did you mean {}? ", near);
-  hint += "allowed:";
-  for (const std::string_view a : allowed) hint += fmt::format(" {}", a);
-  return Error(ErrorCode::kInvalidArgument, fmt::format("has no value '{}'", value))
-      .At(std::string(option))
-      .Hint(hint);
-}
 
 std::optional<Error> ReadRules(const std::string& value, RuleSet& out) {
   constexpr std::array<std::string_view, 3> kSets = {"default", "base", "upstream"};
@@ -195,13 +185,11 @@ int Finish(const app::CompareOptions& options, const app::CompareRun& run, const
 int RunCompare(std::span<const std::string> arguments, Face face, Terminal& terminal) {
   CompareArgs args;
   std::vector<Error> problems = ParseCompareArgs(arguments, face, args);
-  if (problems.empty() && args.help) {
+  if (problems.empty() && args.terminal.help) {
     terminal.PrintAnswer(CompareHelp(face));
     return kDone;
   }
-  if (args.quiet) terminal.set_level(LogLevel::kWarning);
-  if (args.verbose) terminal.set_level(LogLevel::kInfo);
-  if (args.debug) terminal.set_level(LogLevel::kDebug);
+  terminal.SetLevel(args.terminal);
   FailOn fail_on;
   app::CompareOptions options;
   if (problems.empty()) options = MakeOptions(args, terminal, fail_on, problems);
@@ -216,7 +204,7 @@ int RunCompare(std::span<const std::string> arguments, Face face, Terminal& term
   const InterruptScope interrupts(cancel);
   const Result<app::CompareRun> run = app::Compare(options, terminal, terminal, &cancel);
   if (!run.ok()) return FinishError(run.error(), interrupts.signal(), terminal);
-  return Finish(options, *run, fail_on, interrupts.signal(), args.quiet, terminal);
+  return Finish(options, *run, fail_on, interrupts.signal(), args.terminal.quiet, terminal);
 }
 
 }  // namespace msprobe::cli

@@ -8,7 +8,10 @@
 #include <string_view>
 
 #include "cli/compare_command.h"
+#include "cli/merge_command.h"
 #include "cli/names.h"
+#include "cli/overflow_command.h"
+#include "cli/precision_command.h"
 #include "cli/status.h"
 #include "cli/terminal.h"
 
@@ -27,17 +30,21 @@ TARGET is the dump under test, GOLDEN the reference: two dump.json files, two fo
 Dumps are recorded in a training or inference script by msprobe.pytorch.PrecisionDebugger.
 
 Commands:
-  compare      compare two dumps and say where they part
+  compare                compare two dumps and say where they part
+  merge_result           put the reports of many ranks side by side
+  overflow_check         find the entry that brought NaN or infinity into a dump (older: nan_analyze)
+  api_precision_compare  final verdict of the pre-check: two details files of it, one per device, against each other
 
 Other:
-  --version    version of this program
-  -h, --help   this text
+  --version              version of this program
+  -h, --help             this text
 
 Exit status: 0 done, 1 failed or done in part, 2 refused before any work, 3 --fail-on reached, 130 interrupted.
 )";
 
 const std::vector<std::string>& Commands() {
-  static const std::vector<std::string> commands = {"compare"};
+  static const std::vector<std::string> commands = {"compare", "api_precision_compare",
+                                                   "merge_result", "overflow_check", "nan_analyze"};
   return commands;
 }
 
@@ -49,6 +56,11 @@ int Refuse(Terminal& terminal, const Error& error) {
 int RunCommand(std::span<const std::string> args, app::Face face, Terminal& terminal) {
   const std::string& name = args.front();
   if (name == "compare") return RunCompare(args.subspan(1), face, terminal);
+  if (name == "api_precision_compare") return RunPrecision(args.subspan(1), face, terminal);
+  if (name == "merge_result") return RunMerge(args.subspan(1), face, terminal);
+  if (name == "overflow_check" || name == "nan_analyze") {
+    return RunOverflow(name, args.subspan(1), face, terminal);
+  }
   if (IsPlannedCommand(name)) return Refuse(terminal, PlannedError(name));
   return Refuse(terminal,
                 UnknownError(name.starts_with('-') ? "option" : "command", name, Commands()));

@@ -18,14 +18,15 @@ constexpr std::array kAliases = {
     Alias{"-hl", "--highlight"},           Alias{"-tensor_log", "--is_print_compare_log"},
     Alias{"-api_info", "--api_info_file"}, Alias{"-csv_path", "--result_csv_path"},
     Alias{"-config", "--config_path"},     Alias{"-save_error_data", "--save_error_data"},
+    Alias{"-npu", "--npu_csv_path"},       Alias{"-gpu", "--gpu_csv_path"},
 };
 
-constexpr std::array<std::string_view, 14> kPlannedCommands = {
-    "merge_result",       "run_ut",          "multi_run_ut",
-    "acc_check",          "multi_acc_check", "api_precision_compare",
-    "run_overflow_check", "nan_analyze",     "overflow_check",
-    "graph_visualize",    "op_generate",     "parse",
-    "config_check",       "inspect"};
+constexpr std::array<std::string_view, 13> kPlannedCommands = {
+    "merge_result", "run_ut",          "multi_run_ut",
+    "acc_check",    "multi_acc_check", "run_overflow_check",
+    "nan_analyze",  "overflow_check",  "graph_visualize",
+    "op_generate",  "parse",           "config_check",
+    "inspect"};
 
 constexpr std::array<std::string_view, 11> kPlannedOptions = {
     "--diff_analyze",   "--consistent_check",

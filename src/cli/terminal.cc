@@ -58,6 +58,12 @@ void Terminal::Write(std::string_view line) {
   std::fwrite(text.data(), 1, text.size(), stderr);
 }
 
+void Terminal::SetLevel(const TerminalFlags& flags) {
+  if (flags.quiet) level_ = LogLevel::kWarning;
+  if (flags.verbose) level_ = LogLevel::kInfo;
+  if (flags.debug) level_ = LogLevel::kDebug;
+}
+
 void Terminal::Log(LogLevel level, std::string_view message) {
   if (level < level_) return;
   const std::lock_guard lock(mutex_);

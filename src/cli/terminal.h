@@ -11,6 +11,11 @@
 
 namespace msprobe::cli {
 
+// -q, -v, --debug and -h of every command.
+struct TerminalFlags {
+  bool quiet = false, verbose = false, debug = false, help = false;
+};
+
 // Log and progress share stderr, so one object owns it. Progress appears only when stderr is a
 // terminal.
 class Terminal final : public LogSink, public ProgressSink {
@@ -18,6 +23,7 @@ class Terminal final : public LogSink, public ProgressSink {
   explicit Terminal(LogLevel level);
   ~Terminal() override;
   void set_level(LogLevel level) { level_ = level; }
+  void SetLevel(const TerminalFlags& flags);
 
   void Log(LogLevel level, std::string_view message) override;
   void Update(std::string_view stage, uint64_t done, uint64_t total) override;

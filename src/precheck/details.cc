@@ -187,19 +187,17 @@ void AppendCsvRecord(std::string& out, std::span<const std::string_view> cells) 
   for (const std::string_view cell : cells) {
     if (!first) out += ',';
     first = false;
-    std::string guarded;
-    std::string_view text = cell;
-    if (report::LooksExecutable(cell)) {
-      guarded = "'";
-      guarded += cell;
-      text = guarded;
-    }
-    if (text.find_first_of(",\"\r\n") == std::string_view::npos) {
-      out += text;
+    const bool guard = report::LooksExecutable(cell);
+    const bool quote = std::any_of(cell.begin(), cell.end(), [](char c) {
+      return c == ',' || c == '"' || c == '\r' || c == '\n';
+    });
+    if (quote) out += '"';
+    if (guard) out += '\'';
+    if (!quote) {
+      out += cell;
       continue;
     }
-    out += '"';
-    for (const char c : text) {
+    for (const char c : cell) {
       if (c == '"') out += '"';
       out += c;
     }

@@ -129,6 +129,24 @@ bool HasErrorMetrics(std::string_view dtype) {
   return dtype == kHalf || dtype == kBrain || dtype == "torch.float32" || IsFloat8Text(dtype);
 }
 
+std::span<const std::string_view> NamesOf(Algorithm a) {
+  switch (a) {
+    case Algorithm::kBenchmark:
+      return {};
+    case Algorithm::kAbsoluteThreshold:
+      return kAbsoluteNames;
+    case Algorithm::kBinaryConsistency:
+      return kBinaryNames;
+    case Algorithm::kUlp:
+      return kUlpNames;
+    case Algorithm::kThousandth:
+      return kThousandthNames;
+    case Algorithm::kAccumulativeError:
+      return kAccumulativeNames;
+  }
+  return {};
+}
+
 Algorithm AlgorithmByName(std::string_view api) {
   if (Contains(kAbsoluteNames, api)) return Algorithm::kAbsoluteThreshold;
   if (Contains(kBinaryNames, api)) return Algorithm::kBinaryConsistency;

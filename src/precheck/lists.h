@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string_view>
 
 namespace msprobe::precheck {
@@ -11,6 +12,10 @@ namespace msprobe::precheck {
 // old: run_ut spelling, chosen by operator name. new: acc_check spelling, chosen by dtype (precheck
 // rules, algorithm choice).
 enum class Standard : uint8_t { kOld, kNew };
+
+// base: the published rules with their corrections. default: base, and the Q rules of judge.h,
+// which only worsen a status and name themselves.
+enum class Rules : uint8_t { kBase, kDefault };
 
 enum class Algorithm : uint8_t {
   kBenchmark,          // ratios of five metrics against another device's
@@ -46,6 +51,8 @@ Algorithm ChooseAlgorithm(std::string_view api, std::string_view device_dtype, b
                           Standard standard);
 // The list an operator's name is in, for the old standard; kBenchmark when in none.
 Algorithm AlgorithmByName(std::string_view api);
+// The names of that list; empty for kBenchmark.
+std::span<const std::string_view> NamesOf(Algorithm a);
 
 // Constants by dtype text; the dtype is the device's.
 double SmallValue(std::string_view dtype);  // 2^-10 for 16-bit floats, 2^-20 otherwise

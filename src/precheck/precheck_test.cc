@@ -276,7 +276,8 @@ TEST_P(CompareCase, RatioCellsAreThoseOfTheReleasedTools) {
     for (const auto& row : table->rows) by_spelling[old].try_emplace(row[0], row);
   }
   const PrecisionComparison result = JudgeDetails(*npu, *gpu, Standard::kNew);
-  const std::string written = PrecisionDetailsCsv(result, NumberFormat{14});
+  std::string written = PrecisionDetailsHead(false);
+  for (const JudgedRow& row : result.rows) AppendPrecisionRow(written, row, NumberFormat{14});
   const std::string path = testing::TempDir() + "/precision_" + GetParam() + ".csv";
   auto file = AtomicFile::Create(path);
   ASSERT_TRUE(file.ok() && file->Write(written).ok() && file->Commit().ok());
@@ -442,12 +443,16 @@ TEST(ReadDetails, ReadsEnglishTitlesInAnyOrder) {
   std::string row;
   const auto titles = DetailsHeader(true);
   for (size_t k = titles.size(); k-- > 0;) {
-    header += (header.empty() ? "" : ",") + std::string(titles[k]);
-    row += (k + 1 == titles.size() ? "" : ",") + std::string(k == 0   ? "Torch.a.0.forward.output.0"
-                                                             : k == 2 ? "torch.float32"
-                                                             : k == 21 ? "Warning"
-                                                             : k == 11 ? "0.25"
-                                                                       : " ");
+    if (!header.empty()) {
+      header += ',';
+      row += ',';
+    }
+    header += titles[k];
+    row += k == 0    ? "Torch.a.0.forward.output.0"
+           : k == 2  ? "torch.float32"
+           : k == 21 ? "Warning"
+           : k == 11 ? "0.25"
+                     : " ";
   }
   const std::string path = testing::TempDir() + "/english.csv";
   auto file = AtomicFile::Create(path);

@@ -154,7 +154,7 @@ void JudgeBenchmark(const Row& npu, const Row& gpu, std::string_view bare, Stand
 void JudgeRates(const Row& npu, JudgedRow& out) {
   out.status = Status::kPass;
   for (size_t k = 0; k < kRateColumns.size(); ++k) {
-    const auto& cell = npu[kRateColumns[k]];
+    const auto cell = npu[kRateColumns[k]];
     if (cell.blank)
       return Skip(out, SkipReason::kNoData, fmt::format("the {} is missing", kRateNames[k]));
     Ratio& rate = out.rates[k];
@@ -407,7 +407,12 @@ PrecisionComparison JudgeDetails(const DetailsTable& npu, const DetailsTable& gp
       Skip(judged, SkipReason::kDuplicate,
            fmt::format("the name occurs {} times in the other file", it->second.count));
     } else if (!SkippedBeforeJudging(row, judged)) {
-      JudgePair(row, gpu.rows[it->second.row], key.bare, standard, judged);
+      const Row& other = gpu.rows[it->second.row];
+      JudgePair(row, other, key.bare, standard, judged);
+      if (!row.inputs.empty() && !other.inputs.empty() && row.inputs != other.inputs &&
+          out.other_inputs++ == 0) {
+        out.first_other_inputs = row.name;
+      }
     }
     if (key.valid) {
       roll_up.Add(key.api_full, key.forward, judged, IsTopK(key.bare));

@@ -23,11 +23,25 @@ struct DetailsTable {
     double value = 0;  // may be NaN or infinite
   };
   struct Row {
-    std::string name, device_dtype, shape, message;
+    std::string name, device_dtype, shape;
+    std::string message;  // of rows that did not pass; others are not quoted anywhere
+    std::string inputs;   // checksum of the inputs, from Message (decisions 51)
     Status status = Status::kNotRun;
     bool has_status = false;
-    std::array<Metric, kNumColumns> metrics;
-    const Metric& operator[](Column c) const { return metrics[static_cast<size_t>(c)]; }
+
+    Metric operator[](Column c) const {
+      const size_t k = static_cast<size_t>(c);
+      return {(filled_ >> k & 1u) == 0, values_[k]};
+    }
+    void Set(Column c, double value) {
+      const size_t k = static_cast<size_t>(c);
+      filled_ |= 1u << k;
+      values_[k] = value;
+    }
+
+   private:
+    uint32_t filled_ = 0;
+    std::array<double, kNumColumns> values_{};
   };
   std::vector<Row> rows;
 };
@@ -81,14 +95,18 @@ struct ApiVerdict {
 struct PrecisionComparison {
   std::vector<JudgedRow> rows;   // as in the NPU file; rows that only the GPU file has come last
   std::vector<ApiVerdict> apis;  // in order of first appearance
+  uint64_t other_inputs = 0;     // pairs whose input checksums differ
+  std::string first_other_inputs;
 };
 
 // By key, linear. Never fails: what cannot be judged is a SKIP row with its reason.
 PrecisionComparison JudgeDetails(const DetailsTable& npu, const DetailsTable& gpu,
                                  Standard standard);
 
-// The two output files as text, with byte-order mark.
-std::string PrecisionDetailsCsv(const PrecisionComparison& result, const NumberFormat& format);
-std::string PrecisionResultCsv(const PrecisionComparison& result);
+// The two output files as text, piece by piece: the head with byte-order mark, then records.
+std::string PrecisionDetailsHead(bool english);
+void AppendPrecisionRow(std::string& out, const JudgedRow& row, const NumberFormat& format);
+std::string PrecisionResultHead();
+void AppendVerdict(std::string& out, const ApiVerdict& api);
 
 }  // namespace msprobe::precheck

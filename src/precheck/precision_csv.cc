@@ -35,6 +35,35 @@ constexpr std::array<std::string_view, 28> kHeader = {"API Name",
                                                       "比对算法",
                                                       "Message"};
 
+constexpr std::array<std::string_view, 28> kEnglishHeader = {"API Name",
+                                                             "Small-value error ratio",
+                                                             "Small-value verdict",
+                                                             "RMSE ratio",
+                                                             "RMSE verdict",
+                                                             "Max relative error ratio",
+                                                             "Max relative error verdict",
+                                                             "Mean relative error ratio",
+                                                             "Mean relative error verdict",
+                                                             "Error balance ratio",
+                                                             "Error balance verdict",
+                                                             "inf/nan error rate",
+                                                             "inf/nan verdict",
+                                                             "Relative error rate",
+                                                             "Relative error verdict",
+                                                             "Absolute error rate",
+                                                             "Absolute error verdict",
+                                                             "Binary mismatch rate",
+                                                             "Binary mismatch verdict",
+                                                             "Mean ULP error",
+                                                             "Share of ULP errors above limit",
+                                                             "ULP share ratio",
+                                                             "ULP verdict",
+                                                             "Share below 0.1%",
+                                                             "0.1% verdict",
+                                                             "Final result",
+                                                             "Algorithm",
+                                                             "Message"};
+
 constexpr std::array<std::string_view, 4> kResultHeaderFinal = {"API Name", "Forward Test Success",
                                                                 "Backward Test Success", "Message"};
 
@@ -70,37 +99,39 @@ class Cells {
 
 }  // namespace
 
-std::string PrecisionDetailsCsv(const PrecisionComparison& result, const NumberFormat& format) {
+std::string PrecisionDetailsHead(bool english) {
   std::string out(kByteOrderMark);
-  AppendCsvRecord(out, kHeader);
-  for (const JudgedRow& row : result.rows) {
-    Cells cells(format);
-    cells.Text(row.name);
-    for (const Ratio& ratio : row.ratios) cells.Both(ratio);
-    for (const Ratio& rate : row.rates) cells.Both(rate);
-    cells.Both(row.binary);
-    cells.Value(row.ulp_mean);
-    cells.Value(row.ulp_share);
-    cells.Both(row.ulp_ratio);
-    cells.Both(row.thousandth);
-    cells.Text(StatusText(row.status, Standard::kNew));
-    cells.Text(row.algorithm.has_value() ? AlgorithmName(*row.algorithm) : " ");
-    cells.Text(row.message);
-    cells.Append(out);
-  }
+  AppendCsvRecord(out, english ? kEnglishHeader : kHeader);
   return out;
 }
 
-std::string PrecisionResultCsv(const PrecisionComparison& result) {
+void AppendPrecisionRow(std::string& out, const JudgedRow& row, const NumberFormat& format) {
+  Cells cells(format);
+  cells.Text(row.name);
+  for (const Ratio& ratio : row.ratios) cells.Both(ratio);
+  for (const Ratio& rate : row.rates) cells.Both(rate);
+  cells.Both(row.binary);
+  cells.Value(row.ulp_mean);
+  cells.Value(row.ulp_share);
+  cells.Both(row.ulp_ratio);
+  cells.Both(row.thousandth);
+  cells.Text(StatusText(row.status, Standard::kNew));
+  cells.Text(row.algorithm.has_value() ? AlgorithmName(*row.algorithm) : " ");
+  cells.Text(row.message);
+  cells.Append(out);
+}
+
+std::string PrecisionResultHead() {
   std::string out(kByteOrderMark);
   AppendCsvRecord(out, kResultHeaderFinal);
-  for (const ApiVerdict& api : result.apis) {
-    const std::array<std::string_view, 4> cells = {
-        api.name, StatusText(api.forward, Standard::kNew), StatusText(api.backward, Standard::kNew),
-        api.message};
-    AppendCsvRecord(out, cells);
-  }
   return out;
+}
+
+void AppendVerdict(std::string& out, const ApiVerdict& api) {
+  const std::array<std::string_view, 4> cells = {api.name, StatusText(api.forward, Standard::kNew),
+                                                 StatusText(api.backward, Standard::kNew),
+                                                 api.message};
+  AppendCsvRecord(out, cells);
 }
 
 }  // namespace msprobe::precheck

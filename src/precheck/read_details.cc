@@ -2,7 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
+#include <charconv>
 #include <unordered_map>
 
 #include "base/text.h"
@@ -11,6 +11,8 @@
 
 namespace msprobe::precheck {
 namespace {
+
+constexpr size_t kShownText = 60;  // bytes of a wrong cell in a message
 
 // Columns that a file must have (besides the API name), by position in the details header.
 constexpr std::array<Column, 13> kRequired = {
@@ -28,7 +30,7 @@ std::string Lower(std::string_view text) {
 }
 
 // Index in the file of each of the 23 titles; -1 when absent.
-std::array<int, 23> FindTitles(const std::vector<std::string>& columns) {
+std::array<int, 23> FindTitles(std::span<const std::string> columns) {
   std::unordered_map<std::string, int> by_title;
   for (size_t k = 0; k < columns.size(); ++k)
     by_title.emplace(Lower(columns[k]), static_cast<int>(k));
@@ -54,53 +56,87 @@ std::string_view Trim(std::string_view text) {
   return text.substr(a, text.find_last_not_of(" \t") - a + 1);
 }
 
-}  // namespace
+// The hexadecimal digits behind "inputs=".
+std::string_view InputsOf(std::string_view message) {
+  constexpr std::string_view kKey = "inputs=";
+  const size_t begin = message.find(kKey);
+  if (begin == std::string_view::npos) return {};
+  message.remove_prefix(begin + kKey.size());
+  return message.substr(0, message.find_first_not_of("0123456789abcdef"));
+}
 
-Result<DetailsTable> ReadDetails(const std::string& path) {
-  MSPROBE_ASSIGN(const report::TextTable table, report::ReadCsv(path));
-  const std::array<int, 23> at = FindTitles(table.columns);
-  std::string missing;
-  const auto require = [&](size_t k) {
-    if (at[k] >= 0) return;
-    if (!missing.empty()) missing += ", ";
-    missing += DetailsHeader(false)[k];
-  };
-  require(0);
-  for (const Column c : kRequired) require(static_cast<size_t>(c) + 1);
-  if (!missing.empty()) {
+bool ReadNumber(std::string_view text, double& out) {
+  if (text.front() >= '0' && text.front() <= '9') {
+    const auto r = std::from_chars(text.data(), text.data() + text.size(), out);
+    if (r.ec == std::errc() && r.ptr == text.data() + text.size()) return true;
+  }
+  return ParsePyFloat(text, out);
+}
+
+class Reader final : public report::CsvRows {
+ public:
+  DetailsTable table;
+  bool has_header = false;
+
+  msprobe::Status Header(std::span<const std::string> columns) override {
+    has_header = true;
+    at_ = FindTitles(columns);
+    std::string missing;
+    const auto require = [&](size_t k) {
+      if (at_[k] >= 0) return;
+      if (!missing.empty()) missing += ", ";
+      missing += DetailsHeader(false)[k];
+    };
+    require(0);
+    for (const Column c : kRequired) require(static_cast<size_t>(c) + 1);
+    if (missing.empty()) return {};
     return Error(ErrorCode::kMalformed, fmt::format("lacks the columns {}", missing))
-        .At(path)
         .Hint("a file accuracy_checking_details_<time>.csv of the pre-check is expected");
   }
-  DetailsTable out;
-  out.rows.reserve(table.rows.size());
-  for (size_t r = 0; r < table.rows.size(); ++r) {
+
+  msprobe::Status Row(std::span<const std::string> cells, uint32_t line) override {
     const auto cell = [&](size_t k) -> std::string_view {
-      if (at[k] < 0 || static_cast<size_t>(at[k]) >= table.rows[r].size()) return {};
-      return table.rows[r][static_cast<size_t>(at[k])];
+      return at_[k] < 0 ? std::string_view() : cells[static_cast<size_t>(at_[k])];
     };
-    DetailsTable::Row row;
+    DetailsTable::Row& row = table.rows.emplace_back();
     std::string_view name = cell(0);
     if (name.starts_with('\'') && report::LooksExecutable(name.substr(1))) name.remove_prefix(1);
     row.name = name;
-    row.device_dtype = IsBlank(cell(2)) ? std::string() : std::string(cell(2));
+    if (!IsBlank(cell(2))) row.device_dtype = cell(2);
     row.shape = cell(3);
-    row.message = cell(22);
     row.has_status = !IsBlank(cell(21)) && StatusFromText(cell(21), row.status);
+    if (!row.has_status || row.status != Status::kPass) row.message = cell(22);
+    row.inputs = InputsOf(cell(22));
     for (size_t k = static_cast<size_t>(Column::kCosine); k < kNumColumns; ++k) {
       const std::string_view text = Trim(cell(k + 1));
       if (text.empty()) continue;
-      if (!ParsePyFloat(text, row.metrics[k].value)) {
+      double value = 0;
+      if (!ReadNumber(text, value)) {
         return Error(ErrorCode::kMalformed,
-                     fmt::format("the cell \"{}\" of row {} is not a number", text, r + 2))
-            .At(path)
+                     fmt::format("the cell \"{}\" is not a number", text.substr(0, kShownText)))
+            .AtLine(line, 0)
             .Key(std::string(DetailsHeader(false)[k + 1]));
       }
-      row.metrics[k].blank = false;
+      row.Set(static_cast<Column>(k), value);
     }
-    out.rows.push_back(std::move(row));
+    return {};
   }
-  return out;
+
+ private:
+  std::array<int, 23> at_{};
+};
+
+}  // namespace
+
+Result<DetailsTable> ReadDetails(const std::string& path) {
+  Reader reader;
+  MSPROBE_TRY(report::ReadCsvRows(path, reader));
+  if (!reader.has_header) {
+    return Error(ErrorCode::kMalformed, "the file is empty")
+        .At(path)
+        .Hint("a file accuracy_checking_details_<time>.csv of the pre-check is expected");
+  }
+  return std::move(reader.table);
 }
 
 }  // namespace msprobe::precheck

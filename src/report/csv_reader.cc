@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 
 #include "base/file.h"
 #include "base/text.h"
@@ -11,60 +12,63 @@ namespace {
 
 constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 
+constexpr std::array<bool, 256> kEndsField = [] {
+  std::array<bool, 256> out{};
+  out[','] = out['\r'] = out['\n'] = true;
+  return out;
+}();
+
 class CsvParser {
  public:
   CsvParser(std::string_view text, const ReadLimits& limits) : text_(text), limits_(limits) {}
 
-  Result<TextTable> Parse() {
-    std::vector<std::string> record;
+  Status Parse(CsvRows& out) {
     bool is_first = true;
     while (at_ < text_.size()) {
       const uint32_t first_line = line_;
-      MSPROBE_TRY(Record(record));
-      if (IsBlank(record)) continue;
+      MSPROBE_TRY(Record());
+      if (IsBlank()) continue;
+      const std::span<const std::string> record(fields_.data(), used_);
       if (is_first) {
         is_first = false;
-        table_.columns = std::move(record);
+        columns_ = record.size();
+        MSPROBE_TRY(out.Header(record));
       } else {
-        MSPROBE_TRY(AddRow(std::move(record), first_line));
+        MSPROBE_TRY(CheckRow(record, first_line));
+        MSPROBE_TRY(out.Row(record, first_line));
       }
-      record = {};
-      record.reserve(table_.columns.size());
     }
-    return std::move(table_);
+    return {};
   }
 
  private:
   // A line without anything on it; a lone "" is a row with an empty cell.
-  bool IsBlank(const std::vector<std::string>& record) const {
-    return record.size() == 1 && record[0].empty() && !had_quotes_;
-  }
+  bool IsBlank() const { return used_ == 1 && fields_[0].empty() && !had_quotes_; }
 
-  Status AddRow(std::vector<std::string> record, uint32_t line) {
-    const size_t columns = table_.columns.size();
-    if (record.size() != columns) {
+  Status CheckRow(std::span<const std::string> record, uint32_t line) {
+    const bool is_short = limits_.allow_short_rows && record.size() < columns_;
+    if (record.size() != columns_ && !is_short) {
       return Error(ErrorCode::kMalformed,
-                   fmt::format("the row has {} fields, the header has {}", record.size(), columns))
+                   fmt::format("the row has {} fields, the header has {}", record.size(), columns_))
           .AtLine(line, 0);
     }
-    if (table_.rows.size() >= limits_.max_rows)
+    if (rows_++ >= limits_.max_rows)
       return TooMuch(fmt::format("more than {} rows", limits_.max_rows), line);
-    cells_ += columns;
+    cells_ += columns_;
     if (cells_ > limits_.max_cells)
       return TooMuch(fmt::format("more than {} cells", limits_.max_cells), line);
-    table_.rows.push_back(std::move(record));
     return {};
   }
 
   // From at_ up to and with the end of the line.
-  Status Record(std::vector<std::string>& fields) {
-    fields.clear();
+  Status Record() {
+    used_ = 0;
     had_quotes_ = false;
     while (true) {
-      std::string field;
+      if (used_ == fields_.size()) fields_.emplace_back();
+      std::string& field = fields_[used_++];
       MSPROBE_TRY(at_ < text_.size() && text_[at_] == '"' ? Quoted(field) : Plain(field));
-      fields.push_back(std::move(field));
-      if (fields.size() > limits_.max_cells) return TooMuch("too many columns", line_);
+      if (used_ > limits_.max_cells) return TooMuch("too many columns", line_);
       if (at_ >= text_.size()) return {};
       if (text_[at_++] == ',') continue;
       if (text_[at_ - 1] == '\r' && at_ < text_.size() && text_[at_] == '\n') ++at_;
@@ -74,7 +78,8 @@ class CsvParser {
   }
 
   Status Plain(std::string& field) {
-    const size_t end = std::min(text_.find_first_of(",\r\n", at_), text_.size());
+    size_t end = at_;
+    while (end < text_.size() && !kEndsField[static_cast<unsigned char>(text_[end])]) ++end;
     if (end - at_ > limits_.max_cell_bytes) return CellTooLong();
     field.assign(text_, at_, end - at_);
     at_ = end;
@@ -83,6 +88,7 @@ class CsvParser {
 
   Status Quoted(std::string& field) {
     const uint32_t first_line = line_;
+    field.clear();
     had_quotes_ = true;
     ++at_;
     while (true) {
@@ -121,8 +127,24 @@ class CsvParser {
   size_t at_ = 0;
   uint32_t line_ = 1;
   bool had_quotes_ = false;
-  uint64_t cells_ = 0;
-  TextTable table_;
+  uint64_t cells_ = 0, rows_ = 0;
+  size_t columns_ = 0;
+  std::vector<std::string> fields_;  // of the current record; the first used_ of them
+  size_t used_ = 0;
+};
+
+// Keeps everything.
+class TableRows final : public CsvRows {
+ public:
+  Status Header(std::span<const std::string> columns) override {
+    table.columns.assign(columns.begin(), columns.end());
+    return {};
+  }
+  Status Row(std::span<const std::string> cells, uint32_t) override {
+    table.rows.emplace_back(cells.begin(), cells.end());
+    return {};
+  }
+  TextTable table;
 };
 
 // The first byte that is not UTF-8 lies in the last line for which the text before it still is.
@@ -144,14 +166,20 @@ Error NotUtf8(std::string_view text) {
 
 }  // namespace
 
-Result<TextTable> ReadCsv(const std::string& path, const ReadLimits& limits) {
+Status ReadCsvRows(const std::string& path, CsvRows& out, const ReadLimits& limits) {
   MSPROBE_ASSIGN(const std::string content, ReadTextFile(path, limits.max_bytes));
   std::string_view text = content;
   if (!IsValidUtf8(text)) return NotUtf8(text).At(path);
   if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
-  auto table = CsvParser(text, limits).Parse();
-  if (!table.ok()) return std::move(table).error().At(path);
-  return table;
+  Status status = CsvParser(text, limits).Parse(out);
+  if (!status.ok()) return std::move(status).error().At(path);
+  return {};
+}
+
+Result<TextTable> ReadCsv(const std::string& path, const ReadLimits& limits) {
+  TableRows rows;
+  MSPROBE_TRY(ReadCsvRows(path, rows, limits));
+  return std::move(rows.table);
 }
 
 }  // namespace msprobe::report

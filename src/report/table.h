@@ -87,11 +87,20 @@ struct ReadLimits {
   uint64_t max_rows = 20'000'000;
   uint64_t max_cell_bytes = 1u << 20;
   uint64_t max_cells = 64'000'000;  // of all sheets together
+  bool allow_short_rows = false;    // csv: rows with fewer fields than the header
 };
 // The first line holds the columns; empty lines are skipped. With or without byte-order mark; lines end in "\n", "\r\n" or "\r"; quoted
 // fields may hold line feeds. Errors: kMalformed with the line for ragged rows, text behind a closing quote and bytes that are not
 // UTF-8; kTruncated when the file ends inside quotes; kTooLarge beyond a limit.
 Result<TextTable> ReadCsv(const std::string& path, const ReadLimits& limits = {});
+// The same, record by record, for files that need not be in memory as a table. An error of `out` ends the reading and gets the path.
+class CsvRows {
+ public:
+  virtual ~CsvRows() = default;
+  virtual Status Header(std::span<const std::string> columns) = 0;
+  virtual Status Row(std::span<const std::string> cells, uint32_t line) = 0;  // borrowed until it returns; first line of the record
+};
+Status ReadCsvRows(const std::string& path, CsvRows& out, const ReadLimits& limits = {});
 // All sheets with cells, in the order of the workbook; the first row of each holds the columns. Booleans as True/False, error values as
 // their text, left-out cells and rows as empty ones. Errors: kMalformed (no workbook, wrong references, a row longer than the header,
 // document type declarations), kTooLarge (max_bytes holds for the file, its unpacked parts and the text of all cells).

@@ -1,0 +1,120 @@
+#include "cli/precision_command.h"
+
+#include <array>
+#include <charconv>
+#include <string_view>
+#include <vector>
+
+#include "cli/options.h"
+#include "cli/precision_args.h"
+#include "cli/status.h"
+#include "precheck/explain.h"
+
+namespace msprobe::cli {
+
+std::optional<Error> ReadStandard(const std::string& value, app::Face face,
+                                  precheck::Standard& out) {
+  constexpr std::array<std::string_view, 2> kWords = {"old", "new"};
+  if (value.empty()) {
+    out = face == app::Face::kOld ? precheck::Standard::kOld : precheck::Standard::kNew;
+  } else if (value == "old") {
+    out = precheck::Standard::kOld;
+  } else if (value == "new") {
+    out = precheck::Standard::kNew;
+  } else {
+    return WrongValue("--standard", value, kWords);
+  }
+  return std::nullopt;
+}
+
+std::optional<Error> ReadPrecheckRules(const std::string& value, precheck::Rules& out) {
+  constexpr std::array<std::string_view, 2> kSets = {"default", "base"};
+  if (value == "default") {
+    out = precheck::Rules::kDefault;
+  } else if (value == "base") {
+    out = precheck::Rules::kBase;
+  } else {
+    return WrongValue("--rules", value, kSets);
+  }
+  return std::nullopt;
+}
+
+std::optional<Error> ReadDigits(const std::string& value, precheck::NumberFormat& out) {
+  if (value.empty()) return std::nullopt;
+  int digits = -1;
+  const char* end = value.data() + value.size();
+  const auto r = std::from_chars(value.data(), end, digits);
+  if (r.ec != std::errc() || r.ptr != end || digits < 0 || digits > 20) {
+    return Error(ErrorCode::kInvalidArgument, "has no value '" + value + "'")
+        .At("--digits")
+        .Hint("a whole number from 0 to 20");
+  }
+  out.digits = digits;
+  return std::nullopt;
+}
+
+std::optional<Error> ReadPrecheckFailOn(const std::string& value, PrecheckFailOn& out) {
+  constexpr std::array<std::string_view, 3> kWords = {"error", "warning", "skip"};
+  for (std::string_view rest = value; !rest.empty();) {
+    const size_t comma = rest.find(',');
+    const std::string_view word = rest.substr(0, comma);
+    rest = comma == std::string_view::npos ? std::string_view() : rest.substr(comma + 1);
+    if (word == "error") {
+      out.error = true;
+    } else if (word == "warning") {
+      out.error = out.warning = true;
+    } else if (word == "skip") {
+      out.skip = true;
+    } else {
+      return WrongValue("--fail-on", word, kWords);
+    }
+  }
+  return std::nullopt;
+}
+
+int RunPrecision(std::span<const std::string> arguments, app::Face face, Terminal& terminal) {
+  PrecisionArgs args;
+  std::vector<Error> problems = ParsePrecisionArgs(arguments, face, args);
+  if (problems.empty() && args.terminal.help) {
+    terminal.PrintAnswer(PrecisionHelp(face));
+    return kDone;
+  }
+  terminal.SetLevel(args.terminal);
+  app::PrecisionOptions options;
+  options.npu_csv = args.npu_csv;
+  options.gpu_csv = args.gpu_csv;
+  if (!args.output_dir.empty()) options.output_dir = args.output_dir;
+  options.english = args.english;
+  options.command = "api_precision_compare";
+  options.echo = args.echo;
+  PrecheckFailOn fail_on;
+  const auto add = [&](std::optional<Error> e) {
+    if (e) problems.push_back(std::move(*e));
+  };
+  if (problems.empty()) {
+    add(ReadStandard(args.standard, face, options.standard));
+    add(ReadPrecheckRules(args.rules, options.rules));
+    add(ReadDigits(args.digits, options.format));
+    add(ReadPrecheckFailOn(args.fail_on, fail_on));
+  }
+  if (!problems.empty()) {
+    terminal.PrintErrors(problems);
+    return kRefused;
+  }
+  if (args.explain_rules) {
+    terminal.PrintAnswer(precheck::ExplainRules(options.standard, options.rules));
+    return kDone;
+  }
+  const Result<app::PrecisionRun> run = app::ComparePrecision(options, terminal);
+  if (!run.ok()) {
+    terminal.PrintErrors({&run.error(), 1});
+    return StatusOf(run.error());
+  }
+  if (!args.terminal.quiet) terminal.PrintAnswer(app::PrecisionAnswer(*run));
+  terminal.PrintLine("api_precision_compare: " + app::PrecisionClosingLine(*run));
+  app::StatusCounts both = run->forward;
+  both.Add(run->backward);
+  return fail_on.Reached(both) ? kFailOn : kDone;
+}
+
+}  // namespace msprobe::cli
