@@ -1,0 +1,404 @@
+// The search for the first difference (compare.md 19): AnalyzeDifferences of analysis_app.h.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+
+#include "app/analysis_app.h"
+#include "app/analysis_report.h"
+#include "app/compare_table.h"
+#include "base/file.h"
+#include "base/text.h"
+#include "base/thread_pool.h"
+#include "base/time.h"
+#include "compare/first_difference.h"
+#include "json/json.h"
+
+namespace msprobe::app {
+namespace {
+
+using compare::CellValue;
+using compare::Comparison;
+using compare::EntryDifference;
+using compare::Leaf;
+using compare::State;
+
+constexpr size_t kMaxNames = 100;
+
+struct Part {
+  RankJob job;
+  int64_t rank = 0;
+  std::shared_ptr<const Comparison> comparison;
+  std::vector<EntryDifference> entries;
+  std::string report;
+  std::optional<Error> error;
+};
+
+std::string_view StateName(State state) {
+  switch (state) {
+    case State::kInput:
+      return "input";
+    case State::kOutput:
+      return "output";
+    case State::kParameters:
+      return "parameters";
+    case State::kParametersGrad:
+      return "parameters_grad";
+    case State::kDebug:
+      break;
+  }
+  return "debug";
+}
+
+std::string_view OrNone(std::string_view text) { return text.empty() ? "None" : text; }
+
+void WriteCell(json::Writer& w, const report::Cell& cell) {
+  switch (cell.kind) {
+    case report::Cell::Kind::kEmpty:
+      w.String("");
+      return;
+    case report::Cell::Kind::kText:
+      w.String(cell.text);
+      return;
+    case report::Cell::Kind::kDouble:
+      w.Double(cell.d);
+      return;
+    case report::Cell::Kind::kInt:
+      w.Int(cell.i);
+      return;
+    case report::Cell::Kind::kUint:
+      w.Uint(cell.u);
+      return;
+    case report::Cell::Kind::kBool:
+      w.Bool(cell.b);
+      return;
+  }
+}
+
+void WriteLines(json::Writer& w, const std::vector<std::string>* lines) {
+  if (lines == nullptr) {
+    w.String("N/A");
+    return;
+  }
+  w.StartArray();
+  for (const std::string& line : *lines) w.String(line);
+  w.EndArray();
+}
+
+// One row with every column of the report, as it is before the rules speak, and six more keys.
+void WriteItem(json::Writer& w, const Comparison& comparison, CompareTable& table, size_t index,
+               std::string_view entry) {
+  const compare::Row& row = comparison.rows[index];
+  const auto cells = table.Cells(index);
+  w.StartObject();
+  for (size_t c = 0; c < cells.size(); ++c) {
+    const std::string& column = table.columns()[c];
+    w.Key(column);
+    if (column == "Result" || column == "Accuracy Reached or Not" || column == "Err_message") {
+      w.String("");
+    } else if (column == "NPU_Stack_Info") {
+      WriteLines(w, row.first_of_entry ? comparison.Stack(*row.target) : nullptr);
+    } else {
+      WriteCell(w, cells[c]);
+    }
+  }
+  const Leaf none;
+  const Leaf& golden = row.golden == nullptr ? none : *row.golden;
+  w.Key("state").String(StateName(row.target->state));
+  w.Key("api_origin_name").String(entry);
+  w.Key("NPU P2POp op").String(OrNone(row.target->p2p_op));
+  w.Key("Bench P2POp op").String(OrNone(golden.p2p_op));
+  w.Key("NPU P2POp peer").String(OrNone(row.target->p2p_peer));
+  w.Key("Bench P2POp peer").String(OrNone(golden.p2p_peer));
+  w.EndObject();
+}
+
+// Names with fewer than four components are no calls.
+bool IsCall(std::string_view name) { return std::count(name.begin(), name.end(), '.') >= 3; }
+
+Status WriteRankReport(const Part& part, compare::Face face, const CancelToken* cancel) {
+  constexpr size_t kPiece = 1 << 20;
+  MSPROBE_ASSIGN(AtomicFile file, AtomicFile::Create(part.report));
+  std::string text;
+  json::Writer w(text, 4);
+  CompareTable table(*part.comparison, face);
+  w.StartObject();
+  for (const EntryDifference& entry : part.entries) {
+    if (!IsCall(entry.name)) continue;
+    if (cancel != nullptr && cancel->cancelled()) {
+      return Error(ErrorCode::kCancelled, "interrupted while the report was written");
+    }
+    w.Key(entry.name).StartObject();
+    w.Key("is_same").Bool(entry.same);
+    if (!entry.same) w.Key("reason").String(entry.reason);
+    if (!entry.compared) w.Key("compared").Bool(false);
+    w.Key("op_items").StartArray();
+    for (size_t i = entry.first; i < entry.last; ++i) {
+      WriteItem(w, *part.comparison, table, i, entry.name);
+    }
+    w.EndArray();
+    w.EndObject();
+    if (text.size() < kPiece) continue;
+    MSPROBE_TRY(file.Write(text));
+    text.clear();
+  }
+  w.EndObject();
+  MSPROBE_TRY(file.Write(text));
+  return file.Commit();
+}
+
+void WriteValue(json::Writer& w, const CellValue& value) {
+  switch (value.kind) {
+    case CellValue::Kind::kBool:
+      w.Bool(value.b);
+      return;
+    case CellValue::Kind::kInt:
+      w.Int(value.i);
+      return;
+    case CellValue::Kind::kDouble:
+      w.Double(value.d);
+      return;
+    case CellValue::Kind::kBigInt:
+      w.Raw(value.text);
+      return;
+    case CellValue::Kind::kText:
+      w.String(value.text);
+      return;
+    case CellValue::Kind::kNone:
+      w.String("None");
+      return;
+    case CellValue::Kind::kUnknown:
+      w.String("N/A");
+      return;
+  }
+}
+
+void WriteLeaves(json::Writer& w, const Part& part, const EntryDifference& entry, State state) {
+  w.StartObject();
+  for (size_t i = entry.first; i < entry.last; ++i) {
+    const Leaf& leaf = *part.comparison->rows[i].target;
+    if (leaf.state != state) continue;
+    w.Key(leaf.name).StartObject();
+    if (part.comparison->mode == compare::Mode::kMd5) {
+      w.Key("NPU MD5").String(leaf.md5);
+    } else {
+      w.Key("NPU max");
+      WriteValue(w, leaf.max);
+      w.Key("NPU min");
+      WriteValue(w, leaf.min);
+      w.Key("NPU mean");
+      WriteValue(w, leaf.mean);
+      w.Key("NPU l2norm");
+      WriteValue(w, leaf.norm);
+    }
+    w.Key("NPU P2POp peer").String(OrNone(leaf.p2p_peer));
+    w.EndObject();
+  }
+  w.EndObject();
+}
+
+void WriteFound(json::Writer& w, const Part& part, const EntryDifference& entry) {
+  w.StartObject();
+  w.Key("op_name").String(entry.name);
+  w.Key("data_info").StartObject();
+  w.Key("input");
+  WriteLeaves(w, part, entry, State::kInput);
+  w.Key("output");
+  WriteLeaves(w, part, entry, State::kOutput);
+  w.EndObject();
+  w.Key("stack_info");
+  WriteLines(w, part.comparison->Stack(*part.comparison->rows[entry.first].target));
+  w.EndObject();
+}
+
+// Parts [first, last) are the ranks of one step.
+Status SearchStep(const CompareOptions& options, const std::vector<Part>& parts, size_t first,
+                  size_t last, AnalysisRun& run) {
+  std::vector<compare::RankTrace> traces;
+  for (size_t i = first; i < last; ++i) {
+    const Part& part = parts[i];
+    if (part.error) {
+      traces.emplace_back();
+    } else {
+      traces.push_back(compare::TraceOf(*part.comparison, part.entries, part.rank, options.face));
+    }
+  }
+  const compare::FirstEntries found = compare::FindFirstEntries(traces);
+  if (found.places.empty()) return {};
+  std::string text;
+  json::Writer w(text, 2);
+  w.StartObject();
+  const std::string& step = parts[first].job.step;
+  for (size_t i = 0; i < found.places.size();) {
+    const size_t rank = found.places[i].rank;
+    const Part& part = parts[first + rank];
+    w.Key(fmt::format("rank_{}", part.rank)).StartArray();
+    for (; i < found.places.size() && found.places[i].rank == rank; ++i) {
+      const EntryDifference& entry = part.entries[found.places[i].entry];
+      WriteFound(w, part, entry);
+      run.first.push_back({step, part.rank, std::string(entry.name), entry.reason});
+    }
+    w.EndArray();
+  }
+  w.EndObject();
+  std::string path =
+      FreeNanoPath(options.output_dir, "diff_analyze_" + (step.empty() ? step : step + "_"));
+  MSPROBE_TRY(WriteTextFile(path, text));
+  run.reports.push_back(std::move(path));
+  return {};
+}
+
+std::string ReportPattern(const RankJob& job) {
+  const std::string rank =
+      job.rank.starts_with("rank") ? job.rank : (job.rank.empty() ? "rank" : "rank_" + job.rank);
+  return fmt::format("compare_result_{}{}{}_{{ts}}.json", job.step, job.step.empty() ? "" : "_",
+                     rank);
+}
+
+std::string StampFor(const std::string& dir, const std::vector<Part>& parts, int64_t start) {
+  for (int64_t stamp = start;;) {
+    int64_t next = stamp;
+    for (const Part& part : parts) next = FreeTimestamp(dir, {ReportPattern(part.job)}, next);
+    if (next == stamp) return LocalTimestamp(stamp);
+    stamp = next;
+  }
+}
+
+// Two files: the rank is that of their folder, if it is named so.
+void NameRank(Part& part) {
+  if (part.job.rank.empty()) {
+    const std::string folder = DirName(part.job.target_json);
+    const std::string_view name = BaseName(folder);
+    if (name.starts_with("rank") && name.size() > 4 && RankNumber(name) >= 0) {
+      part.job.rank = std::string(name);
+    }
+  }
+  part.rank = RankNumber(part.job.rank);
+}
+
+Status RunPart(const CompareOptions& options, const compare::Options& engine, Part& part,
+               LogSink& log, ProgressSink& progress, const CancelToken* cancel) {
+  compare::Input input;
+  input.target_json = part.job.target_json;
+  input.golden_json = part.job.golden_json;
+  std::string stack = JoinPath(DirName(part.job.target_json), "stack.json");
+  if (PathExists(stack)) input.target_stack = std::move(stack);
+  MSPROBE_ASSIGN(Comparison result, compare::CompareRank(input, engine, log, progress, cancel));
+  part.comparison = std::make_shared<const Comparison>(std::move(result));
+  part.entries = compare::FindDifferences(*part.comparison);
+  return WriteRankReport(part, options.face, cancel);
+}
+
+AnalysisRank Describe(const Part& part) {
+  AnalysisRank out;
+  out.step = part.job.step;
+  out.rank = part.job.rank;
+  out.path = part.job.target_json;
+  if (part.error) {
+    out.problem = part.error->ToString();
+    return out;
+  }
+  out.report = part.report;
+  out.entries = part.entries.size();
+  for (const EntryDifference& entry : part.entries) {
+    out.not_compared += !entry.compared;
+    if (entry.same) continue;
+    ++out.bad;
+    if (out.sources.size() < kMaxNames) out.sources.emplace_back(entry.name);
+  }
+  return out;
+}
+
+compare::Options EngineOptions(const CompareOptions& options, size_t jobs) {
+  compare::Options out;
+  out.face = options.face;
+  out.rules = options.rules;
+  out.fuzzy = options.fuzzy;
+  out.data_mapping = options.data_mapping;
+  out.cell_mapping = options.cell_mapping;
+  out.cell_mapping_flag = options.cell_mapping_flag;
+  const unsigned cores = options.workers != 0 ? options.workers : AvailableCores();
+  const size_t at_once = std::min<size_t>(std::max<size_t>(jobs, 1), cores);
+  out.workers = std::max(1u, cores / static_cast<unsigned>(at_once));
+  return out;
+}
+
+// Saves of single values (debug.json) have no calls to search.
+Result<std::vector<Part>> PlanParts(const CompareOptions& options, AnalysisRun& run, LogSink& log) {
+  MSPROBE_ASSIGN(ComparePlan plan, PlanCompare(options.target, options.golden, log));
+  for (const MissingPart& m : plan.missing) {
+    AnalysisRank rank;
+    rank.step = m.step;
+    rank.rank = m.rank;
+    rank.problem = m.reason;
+    log.Warning(fmt::format("{}{}{}: not compared: {}", m.step,
+                            m.step.empty() || m.rank.empty() ? "" : " ", m.rank, m.reason));
+    run.ranks.push_back(std::move(rank));
+    run.partial = true;
+  }
+  std::vector<Part> parts;
+  for (RankJob& job : plan.jobs) {
+    if (BaseName(job.target_json) == "debug.json") continue;
+    Part part;
+    part.job = std::move(job);
+    NameRank(part);
+    parts.push_back(std::move(part));
+  }
+  if (!parts.empty()) return parts;
+  return Error(ErrorCode::kNothingToDo, "only debug.json, which holds no calls to search")
+      .At(options.target);
+}
+
+}  // namespace
+
+Result<AnalysisRun> AnalyzeDifferences(const CompareOptions& options, LogSink& outer_log,
+                                       ProgressSink& progress, const CancelToken* cancel) {
+  AnalysisRun run;
+  run.command = "compare";
+  run.started = UnixSeconds();
+  const double begin = MonotonicSeconds();
+  MessageLog log(outer_log);
+  MSPROBE_ASSIGN(std::vector<Part> parts, PlanParts(options, run, log));
+  MSPROBE_TRY(CreateDirectories(options.output_dir));
+  const std::string stamp = StampFor(options.output_dir, parts, run.started);
+  for (Part& part : parts) {
+    std::string name = ReportPattern(part.job);
+    name.replace(name.find("{ts}"), 4, stamp);
+    part.report = JoinPath(options.output_dir, name);
+  }
+  const compare::Options engine = EngineOptions(options, parts.size());
+  ParallelFor(
+      parts.size(), options.workers,
+      [&](size_t i) {
+        const Status done = RunPart(options, engine, parts[i], log, progress, cancel);
+        if (done.ok()) return;
+        parts[i].error = done.error();
+        if (parts.size() > 1 && done.error().code != ErrorCode::kCancelled) {
+          log.Error(fmt::format("{}: not compared: {}", RankLabel(parts[i].job),
+                                done.error().ToString()));
+        }
+      },
+      cancel);
+  if (cancel != nullptr && cancel->cancelled()) return Error(ErrorCode::kCancelled, "interrupted");
+  for (const Part& part : parts) {
+    run.ranks.push_back(Describe(part));
+    run.partial = run.partial || part.error.has_value();
+  }
+  if (std::all_of(parts.begin(), parts.end(), [](const Part& p) { return p.error.has_value(); })) {
+    return *parts.front().error;
+  }
+  for (size_t first = 0; first < parts.size();) {
+    size_t last = first;
+    while (last < parts.size() && parts[last].job.step == parts[first].job.step) ++last;
+    MSPROBE_TRY(SearchStep(options, parts, first, last, run));
+    first = last;
+  }
+  run.messages = log.Take();
+  run.seconds = MonotonicSeconds() - begin;
+  MSPROBE_TRY(WriteAnalysisSummary(options.output_dir, options.echo,
+                                   {options.target, options.golden}, run));
+  return run;
+}
+
+}  // namespace msprobe::app

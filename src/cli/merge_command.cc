@@ -1,0 +1,116 @@
+#include "cli/merge_command.h"
+
+#include <fmt/format.h>
+
+#include <vector>
+
+#include "app/merge_app.h"
+#include "base/file.h"
+#include "cli/options.h"
+#include "cli/status.h"
+#include "config/merge_config.h"
+
+namespace msprobe::cli {
+namespace {
+
+constexpr const char* kCommon = "Common";
+
+struct MergeArgs {
+  TerminalFlags terminal;
+  std::string input_dir, output_dir, config_path;
+};
+
+void AddOptions(CLI::App& app, MergeArgs& out) {
+  SetUp(app);
+  app.add_option("-i,--input_dir", out.input_dir,
+                 "folder with compare_result_rank<n>_<time>.xlsx or .csv")
+      ->type_name("DIR")
+      ->group(kCommon);
+  app.add_option("-o,--output_dir", out.output_dir, "folder of the workbook, made when absent")
+      ->type_name("DIR")
+      ->group(kCommon);
+  app.add_option("--config_path", out.config_path,
+                 "which rows (api) and which columns (compare_index)")
+      ->type_name("YAML")
+      ->group(kCommon);
+  AddTerminalFlags(app, out.terminal);
+}
+
+std::string Help(CLI::App& app, app::Face face) {
+  return fmt::format(
+             "Put the reports of many ranks side by side, a sheet for each figure.\n\n"
+             "Usage: msprobe {}merge_result -i DIR -o DIR -config YAML\n\n"
+             "The YAML file:\n\n"
+             "  api: [Torch.mul, Distributed.all_reduce.0.forward, 'Module.*.Linear.forward']\n"
+             "  compare_index: [Max diff, L2norm diff]    # left out: all of the report's mode\n\n"
+             "A name takes every row that begins with it; * ? [ ] make it a pattern.\n\n",
+             face == app::Face::kOld ? "-f pytorch " : "") +
+         OptionHelp(app, kCommon) +
+         "Exit status: 0 done, 1 failed or some rank left out, 2 refused before any work, 130 "
+         "interrupted.\n";
+}
+
+void CheckRequired(const MergeArgs& args, std::vector<Error>& problems) {
+  if (args.input_dir.empty()) {
+    problems.push_back(MissingOption("-i", "give the folder of the ranks' reports"));
+  } else if (!IsDirectory(args.input_dir)) {
+    const bool there = PathExists(args.input_dir);
+    problems.push_back(Error(there ? ErrorCode::kNotRegularFile : ErrorCode::kNotFound,
+                             there ? "is not a folder" : "does not exist")
+                           .At(args.input_dir)
+                           .Hint("-i is the folder of the ranks' reports"));
+  }
+  if (args.output_dir.empty())
+    problems.push_back(MissingOption("-o", "give the folder of the workbook"));
+  if (args.config_path.empty())
+    problems.push_back(MissingOption("-config", "give the YAML file that names the rows"));
+}
+
+}  // namespace
+
+int RunMerge(std::span<const std::string> arguments, app::Face face, Terminal& terminal) {
+  MergeArgs args;
+  CLI::App parser;
+  AddOptions(parser, args);
+  std::vector<Error> problems = CheckArguments(parser, arguments);
+  if (problems.empty()) problems = Parse(parser, arguments);
+  if (problems.empty() && args.terminal.help) {
+    terminal.PrintAnswer(Help(parser, face));
+    return kDone;
+  }
+  terminal.SetLevel(args.terminal);
+  app::MergeOptions options;
+  if (problems.empty()) CheckRequired(args, problems);
+  if (!args.config_path.empty() && problems.empty()) {
+    Result<config::MergeConfig> config = config::ReadMergeConfig(args.config_path, terminal);
+    if (config.ok()) {
+      options.config = std::move(config).value();
+    } else {
+      problems.push_back(std::move(config).error());
+    }
+  }
+  if (!problems.empty()) {
+    terminal.PrintErrors(problems);
+    return kRefused;
+  }
+  options.input_dir = args.input_dir;
+  options.output_dir = args.output_dir;
+  options.sort_names = face == app::Face::kNew;
+  options.echo = Echo(parser);
+  CancelToken cancel;
+  const InterruptScope interrupts(cancel);
+  const Result<app::MergeRun> run = app::MergeReports(options, terminal, &cancel);
+  if (!run.ok()) {
+    if (run.error().code == ErrorCode::kCancelled) {
+      terminal.PrintLine("interrupted");
+      return kSignalBase + (interrupts.signal() != 0 ? interrupts.signal() : 2);
+    }
+    terminal.PrintErrors({&run.error(), 1});
+    return StatusOf(run.error());
+  }
+  if (!args.terminal.quiet) terminal.PrintAnswer(app::MergeAnswer(*run));
+  terminal.PrintLine("merge_result: " + app::MergeClosingLine(*run));
+  return run->partial ? kFailed : kDone;
+}
+
+}  // namespace msprobe::cli

@@ -1,0 +1,17 @@
+// The command `overflow_check`, `nan_analyze` in the older spelling.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "app/compare_app.h"
+#include "cli/terminal.h"
+
+namespace msprobe::cli {
+
+// `name`: as the user typed the command; `arguments` after it. Returns the exit status.
+int RunOverflow(std::string_view name, std::span<const std::string> arguments, app::Face face,
+                Terminal& terminal);
+
+}  // namespace msprobe::cli
