@@ -117,6 +117,22 @@ void CollectorImpl::SetInitStep(int64_t step) {
 // ---- start
 // -----------------------------------------------------------------------------------------
 
+bool CollectorImpl::StepIsWanted() {
+  if (closed_ || terminated_) return false;
+  if (config_.dump_enable.has_value() && !*config_.dump_enable) return false;
+  const int64_t step = init_step_ + loop_;
+  if (!config_.steps.empty()) {
+    if (step > config_.steps.back()) {
+      terminated_ = true;
+      log_.Info(Boxed("msprobe ends successfully."));
+      return false;
+    }
+    if (!std::binary_search(config_.steps.begin(), config_.steps.end(), step)) return false;
+  }
+  any_step_matched_ = true;
+  return true;
+}
+
 bool CollectorImpl::DecideRank(const StartOptions& options) {
   if (options.rank.has_value()) rank_ = options.rank;
   if (config_.ranks.empty()) return true;
@@ -179,18 +195,8 @@ Status CollectorImpl::Start(const StartOptions& options) {
   if (abandoned_) return {};
   const std::lock_guard lock(mutex_);
   recording_ = false;
-  if (closed_ || terminated_ || debug_) return {};
-  if (config_.dump_enable.has_value() && !*config_.dump_enable) return {};
-  const int64_t step = init_step_ + loop_;
-  if (!config_.steps.empty()) {
-    if (step > config_.steps.back()) {
-      terminated_ = true;
-      log_.Info(Boxed("msprobe ends successfully."));
-      return {};
-    }
-    if (!std::binary_search(config_.steps.begin(), config_.steps.end(), step)) return {};
-  }
-  any_step_matched_ = true;
+  if (debug_) return {};
+  if (!StepIsWanted()) return {};
   const std::optional<int64_t> known = rank_;
   if (!DecideRank(options)) return {};
   if (files_.has_value()) {
@@ -200,7 +206,8 @@ Status CollectorImpl::Start(const StartOptions& options) {
     if (!opened.ok()) {
       if (!opened_once_) return opened;
       // A later step must not end the training (decisions.md 9).
-      log_.Error(fmt::format("step {} is not collected: {}", step, opened.error().ToString()));
+      log_.Error(fmt::format("step {} is not collected: {}", init_step_ + loop_,
+                             opened.error().ToString()));
       return {};
     }
   }
@@ -306,6 +313,7 @@ void CollectorImpl::WarnUnmatched() {
 void CollectorImpl::FinishStep(bool clean) {
   recording_ = false;
   if (!files_.has_value()) return;
+  WriteDebugGrads();
   WarnUnmatched();
   Status closed = files_->Close(stacks_, Footer(clean && !json_failed_));
   if (closed.ok())
@@ -327,6 +335,9 @@ void CollectorImpl::ResetStep() {
   stacks_.Forget();
   failure_kinds_.clear();
   open_calls_.clear();
+  debug_numbers_.clear();
+  debug_grads_.clear();
+  debug_order_.clear();
   std::fill(phase_noted_.begin(), phase_noted_.end(), uint8_t{0});
   for (ApiState& api : api_states_) {
     api.calls = 0;
@@ -366,7 +377,7 @@ void CollectorImpl::Close() {
   if (closed_) return;
   FinishStep(true);
   closed_ = true;
-  if (!config_.steps.empty() && !any_step_matched_ && !debug_) {
+  if (!config_.steps.empty() && !any_step_matched_) {
     log_.Warning(
         fmt::format("no step was collected: step [{}] is configured, the last step seen was {}",
                     fmt::join(config_.steps, ", "), init_step_ + loop_));

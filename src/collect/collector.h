@@ -74,7 +74,10 @@ class EntryBuilder {
                           std::string_view reason) = 0;  // null, explained in the entry's "absent"
   virtual void Scalar(std::string_view type,
                       std::string_view value_json) = 0;  // {"type": type, "value": value}
-  virtual void Raw(std::string_view json) = 0;           // any whole leaf
+  // Null for now, to be filled by DebugGrad(); only in entries of BeginDebugGrad(). Slots count
+  // from 0.
+  virtual uint32_t Slot() = 0;
+  virtual void Raw(std::string_view json) = 0;  // any whole leaf
 
   // Extra members of the entry after the parts ("recompute_of", "qualified"): appended in order.
   virtual void Extra(std::string_view key, std::string_view json) = 0;
@@ -176,6 +179,21 @@ class Collector {
   // The callback describes the leaf.
   virtual void ParameterGrad(uint32_t module, std::string_view parameter,
                              const std::function<void(EntryBuilder&)>& describe) = 0;
+
+  // ---- level debug (dump.md 14.3): no Start() or Stop(), EndStep() separates steps ----
+  // One save(): takes the next number of `name` in this step and opens the step's folder if need
+  // be. The variable is described as one value (BeginPart(Part::kWhole)). nullptr: nothing is to be
+  // recorded (level, task, step, rank, or a failure that was logged).
+  virtual std::unique_ptr<EntryBuilder> BeginDebug(std::string_view name,
+                                                   const StartOptions& options,
+                                                   int64_t* number) = 0;
+  // Its gradients: the same structure with Slot() for each tensor that requires grad and Null() for
+  // every other leaf.
+  virtual std::unique_ptr<EntryBuilder> BeginDebugGrad(std::string_view name, int64_t number) = 0;
+  // The gradient of one slot has arrived; `describe` places one leaf. A later one for the same slot
+  // replaces it.
+  virtual void DebugGrad(std::string_view name, int64_t number, uint32_t slot,
+                         const std::function<void(EntryBuilder&)>& describe) = 0;
 
   // ---- stacks ----
   virtual std::optional<StackId> FindStack(uint64_t key) const = 0;

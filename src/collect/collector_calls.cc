@@ -405,7 +405,7 @@ void CollectorImpl::ParameterGrad(uint32_t module, std::string_view parameter,
       ++counts_.filtered;
       return;
     }
-    EntryTag tag{.kind = EntryTag::Kind::kFragment,
+    EntryTag tag{.kind = EntryTag::Kind::kParameterGrad,
                  .direction = Direction::kBackward,
                  .id = module,
                  .number = round.number};
@@ -441,10 +441,19 @@ void CollectorImpl::File(Entry& entry) {
     ++counts_.failed;
     return;
   }
-  if (entry.tag().kind == EntryTag::Kind::kFragment)
-    FileGrad(entry);
-  else
-    FileEntry(entry);
+  switch (entry.tag().kind) {
+    case EntryTag::Kind::kParameterGrad:
+      FileGrad(entry);
+      break;
+    case EntryTag::Kind::kDebugGrad:
+      FileDebugGrads(entry);
+      break;
+    case EntryTag::Kind::kDebugSlot:
+      FileDebugSlot(entry);
+      break;
+    default:
+      FileEntry(entry);
+  }
   CountNonFinite(entry);
   FlushIfDue();
 }

@@ -73,6 +73,15 @@ struct ModuleState {
   GradRound grads;
 };
 
+// The `_grad` entry of a save(): its text with a null at each slot, and what has arrived.
+struct DebugGrads {
+  std::string text;
+  std::vector<EntrySlot> slots;
+  std::vector<std::string> leaves;  // by slot; empty: not yet
+  size_t missing = 0;
+  uint64_t member = 0;  // of debug.json + 1, 0 = not appended yet
+};
+
 class CollectorImpl final : public Collector, public EntryOwner {
  public:
   CollectorImpl(const config::CollectConfig& config, LogSink& log);
@@ -118,6 +127,12 @@ class CollectorImpl final : public Collector, public EntryOwner {
   void ParameterGrad(uint32_t module, std::string_view parameter,
                      const std::function<void(EntryBuilder&)>& describe) override;
 
+  std::unique_ptr<EntryBuilder> BeginDebug(std::string_view name, const StartOptions& options,
+                                           int64_t* number) override;
+  std::unique_ptr<EntryBuilder> BeginDebugGrad(std::string_view name, int64_t number) override;
+  void DebugGrad(std::string_view name, int64_t number, uint32_t slot,
+                 const std::function<void(EntryBuilder&)>& describe) override;
+
   std::optional<StackId> FindStack(uint64_t key) const override;
   StackId AddStack(uint64_t key, std::vector<std::string> frame_lines) override;
   void ReportFailure(std::string_view kind, std::string_view detail) override;
@@ -131,6 +146,7 @@ class CollectorImpl final : public Collector, public EntryOwner {
   std::string ApiName(const ApiState& api, int64_t number, Direction direction) const;
   std::string ModuleName(CallRef call, Direction direction) const;
   std::unique_ptr<Entry> NewEntry(std::string name, const EntryTag& tag);
+  bool StepIsWanted();  // by the `step` key; ends the collection when it is past
   bool DecideRank(const StartOptions& options);
   StepHeader HeaderFor(const std::string& folder) const;
   Status OpenStep();
@@ -150,6 +166,9 @@ class CollectorImpl final : public Collector, public EntryOwner {
   void File(Entry& entry);
   void FileEntry(Entry& entry);
   void FileGrad(Entry& entry);
+  void FileDebugGrads(Entry& entry);
+  void FileDebugSlot(Entry& entry);
+  void WriteDebugGrads();  // those that have not all arrived
   void PutMember(uint64_t& member, std::string_view name, std::string_view value);
   void CountNonFinite(const Entry& entry);
   void Fail(std::string_view kind, std::string_view detail);
@@ -191,6 +210,9 @@ class CollectorImpl final : public Collector, public EntryOwner {
   std::vector<OpenCall> open_calls_;  // forward calls of all threads, oldest first
   uint64_t next_token_ = 1;
   std::vector<std::unique_ptr<ThreadState>> threads_;
+  std::unordered_map<std::string, int64_t> debug_numbers_;   // next number of each name
+  std::unordered_map<std::string, DebugGrads> debug_grads_;  // by entry name
+  std::vector<std::string> debug_order_;
   std::vector<EntryMemory> pool_;
   std::vector<std::string> failure_kinds_;  // reported in this step
 };

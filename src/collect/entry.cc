@@ -234,6 +234,13 @@ void Entry::Null() {
   if (Place()) memory_.text += "null";
 }
 
+uint32_t Entry::Slot() {
+  if (tag_.kind != EntryTag::Kind::kDebugGrad || !Place()) return UINT32_MAX;
+  slots_.push_back({memory_.text.size(), LeafPath()});
+  memory_.text += "null";
+  return static_cast<uint32_t>(slots_.size() - 1);
+}
+
 void Entry::AbsentLeaf(Absent code, std::string_view reason) {
   if (!Place()) return;
   memory_.text += "null";

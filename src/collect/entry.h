@@ -29,7 +29,16 @@ struct EntryMemory {
 
 // What an entry is, for the owner that files it.
 struct EntryTag {
-  enum class Kind : uint8_t { kApi, kApiBackward, kModule, kModuleBackward, kFragment };
+  enum class Kind : uint8_t {
+    kApi,
+    kApiBackward,
+    kModule,
+    kModuleBackward,
+    kParameterGrad,  // a fragment
+    kDebug,
+    kDebugGrad,
+    kDebugSlot,  // a fragment
+  };
   Kind kind = Kind::kApi;
   Direction direction = Direction::kForward;
   uint32_t id = 0;  // API or module
@@ -47,6 +56,12 @@ struct EntryStyle {
   bool input = true, output = true;  // parts that are written
   bool with_flag = false;            // nan_check: "is_nan" after the parts
   TensorStore* tensors = nullptr;    // nullptr: no files
+};
+
+// A null in an entry's text that is filled later.
+struct EntrySlot {
+  size_t at = 0;     // of the null in the text
+  std::string path;  // position, for file names and "absent"
 };
 
 class Entry;
@@ -75,6 +90,7 @@ class Entry final : public EntryBuilder {
   void Null() override;
   void AbsentLeaf(Absent code, std::string_view reason) override;
   void Scalar(std::string_view type, std::string_view value_json) override;
+  uint32_t Slot() override;
   void Raw(std::string_view json) override;
   void Extra(std::string_view key, std::string_view json) override;
   void Commit() override;
@@ -89,6 +105,7 @@ class Entry final : public EntryBuilder {
   const std::string& text() const { return memory_.text; }
   std::string_view fragment_path() const { return memory_.path; }
   const std::string& absent() const { return memory_.absent; }
+  std::vector<EntrySlot> TakeSlots() { return std::move(slots_); }
   EntryMemory TakeMemory();
 
  private:
@@ -112,6 +129,7 @@ class Entry final : public EntryBuilder {
   uint32_t parts_ = 0;
   uint32_t dropped_depth_ = 0;  // containers open that have no place
   uint64_t failed_leaves_ = 0;
+  std::vector<EntrySlot> slots_;
   int flag_ = -1;  // nan_check: -1 nothing could be looked at, else whether an output is not finite
 };
 

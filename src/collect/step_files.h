@@ -54,6 +54,10 @@ class StepFiles {
 
   MemberId AppendEntry(std::string_view name, std::string_view value);
   bool ReplaceEntry(MemberId member, std::string_view name, std::string_view value);
+  // A value that will change yet: kept for the case that the process dies, not written.
+  void JournalEntry(std::string_view name, std::string_view value) {
+    Journal(dump::RecordKind::kEntry, name, value);
+  }
   // `parent` empty: null.
   MemberId AppendConstruct(std::string_view child, std::string_view parent);
   bool DropLastConstruct(MemberId member);
