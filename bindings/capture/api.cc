@@ -206,12 +206,13 @@ const ApiEntry* FindApi(PyObject* function) {
   return it == map.end() ? nullptr : it->second;
 }
 
-ApiEntry* AddApi(std::string prefix, std::string name, collect::Risk risk) {
-  auto& slot = table().by_name[prefix + "." + name];
+ApiEntry* AddApi(std::string prefix, std::string name, std::string qualified, collect::Risk risk) {
+  auto& slot = table().by_name[prefix + "." + name + " " + qualified];
   if (slot == nullptr) {
     slot = std::make_unique<ApiEntry>();
     slot->prefix = std::move(prefix);
     slot->name = std::move(name);
+    slot->qualified = std::move(qualified);
     slot->risk = risk;
     if (session().collector != nullptr) {
       slot->id = session().collector->RegisterApi(slot->prefix, slot->name, slot->risk);
@@ -255,6 +256,7 @@ PyObject* RecordCall(const ApiEntry& entry, PyObject* function, PyObject* callab
       Describer describe(*builder);
       describe.Positional(args, entry.input_mask);
       describe.Keywords(kwargs, entry.input_mask);
+      if (!entry.qualified.empty()) builder->Extra("qualified", "\"" + entry.qualified + "\"");
     }
     PyErr_Clear();
   }

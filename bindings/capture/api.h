@@ -20,6 +20,7 @@ struct ApiEntry {
   bool asynchronous =
       false;  // isend, irecv, batch_isend_irecv: the result is a handle, or a list of them
   Mask input_mask, output_mask;
+  std::string qualified;     // "torch.linalg.inv" of an API that is dumped as Torch.inv, else empty
   std::string mask_keyword;  // storage of input_mask.keyword
   // Not recorded, but transparent: this clone of its body runs with the mode on (capture.md 2).
   PyObject* body_clone = nullptr;
@@ -28,7 +29,8 @@ struct ApiEntry {
 // What to do with a function object that torch hands to the mode; nullptr: call through.
 const ApiEntry* FindApi(PyObject* function);
 // Creates the entry on first use. A `function` that already has an entry keeps it.
-ApiEntry* AddApi(std::string prefix, std::string name, collect::Risk risk);
+// Two functions may share a name (torch.norm, torch.linalg.norm): `qualified` tells them apart.
+ApiEntry* AddApi(std::string prefix, std::string name, std::string qualified, collect::Risk risk);
 void BindApi(PyObject* function, ApiEntry* entry);
 ApiEntry* AddTransparent(PyObject* function, PyObject* body_clone);
 // Gives every entry its number in the collector of the session.

@@ -37,17 +37,18 @@ PyObject* RemoveModeFunction(PyObject*, PyObject*) {
   return PyErr_Occurred() != nullptr ? nullptr : PyBool_FromLong(found ? 1 : 0);
 }
 
-// add_api(prefix, name, risk, dropout, collective, input_mask, mask_keyword, output_mask) -> entry
+// add_api(prefix, name, qualified, risk, dropout, collective, input_mask, mask_keyword,
+// output_mask) -> entry
 PyObject* AddApiFunction(PyObject*, PyObject* args) {
-  const char *prefix = nullptr, *name = nullptr, *keyword = nullptr;
+  const char *prefix = nullptr, *name = nullptr, *qualified = nullptr, *keyword = nullptr;
   int risk = 0, dropout = 0, collective = 0;
   unsigned input_mask = 0, output_mask = 0;
-  if (PyArg_ParseTuple(args, "ssippIsI", &prefix, &name, &risk, &dropout, &collective, &input_mask,
-                       &keyword, &output_mask) == 0) {
+  if (PyArg_ParseTuple(args, "sssippIsI", &prefix, &name, &qualified, &risk, &dropout, &collective,
+                       &input_mask, &keyword, &output_mask) == 0) {
     return nullptr;
   }
   if (risk < 0 || risk > 2) return PyErr_Format(PyExc_ValueError, "risk is 0, 1 or 2");
-  ApiEntry* const entry = AddApi(prefix, name, static_cast<collect::Risk>(risk));
+  ApiEntry* const entry = AddApi(prefix, name, qualified, static_cast<collect::Risk>(risk));
   entry->dropout = dropout != 0;
   entry->collective = collective != 0;
   entry->mask_keyword = keyword;

@@ -12,7 +12,7 @@ namespace {
 using collect::Absent;
 using collect::Part;
 
-constexpr size_t kMaxDepth = 399;         // below the root list of a part; upstream raises beyond 400
+constexpr size_t kMaxDepth = 399;  // below the root list of a part; upstream raises beyond 400
 constexpr uint32_t kMaxLeaves = 200'000;  // of one entry: a few shared lists can unfold without end
 
 enum class Kind : uint8_t {

@@ -85,7 +85,8 @@ std::vector<std::string> RenderAll(const std::vector<Frame>& frames, PyObject* c
       continue;
     }
     leading = false;
-    // Between a transparent function and its caller torch's dispatch shows; without us it would not.
+    // Between a transparent function and its caller torch's dispatch shows; without us it would
+    // not.
     if (ours || path.view().ends_with("torch/overrides.py")) continue;
     if (std::string line = Render(frame); !line.empty()) lines.push_back(std::move(line));
   }

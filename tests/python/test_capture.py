@@ -441,3 +441,13 @@ def test_capture_backward_after_stop_belongs_to_the_step_of_its_forward(tmp_path
 def test_capture_importing_msprobe_does_not_import_torch():
     script = f"import sys; sys.path[:0] = {sys.path!r}; import msprobe; sys.exit('torch' in sys.modules)"
     subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
+
+
+def test_capture_functions_of_torch_linalg_carry_their_true_path(tmp_path):
+    m = torch.eye(2)
+    data = record(tmp_path, "L1", lambda: (torch.linalg.norm(m), torch.norm(m), torch.linalg.inv(m))).data
+    assert {n: e.get("qualified") for n, e in data.items()} == {
+        "Torch.norm.0.forward": "torch.linalg.norm",
+        "Torch.norm.1.forward": None,
+        "Torch.inv.0.forward": "torch.linalg.inv",
+    }

@@ -111,7 +111,7 @@ class Eager:
             torch.compile = self._compile
             self._compile = None
         if self._prior is not None:
-            sys.modules["torch._dynamo.eval_frame"]._set_stance(self._prior)  # type: ignore[attr-defined]
+            sys.modules["torch._dynamo.eval_frame"]._set_stance(self._prior)
             self._prior = None
 
 
@@ -127,7 +127,8 @@ class Waits:
         """Let `Work.wait` tell us; its result stays what it is."""
         if not torch.distributed.is_available():
             return
-        self._work = work = torch.distributed.distributed_c10d.Work
+        work: Any = torch.distributed.distributed_c10d.Work
+        self._work = work
         self._original = original = work.wait
 
         @functools.wraps(original)

@@ -48,7 +48,7 @@ class _States:
     def restore(self) -> None:
         random.setstate(self._python)
         if self._numpy is not None:
-            sys.modules["numpy"].random.set_state(self._numpy)  # type: ignore[attr-defined]
+            sys.modules["numpy"].random.set_state(self._numpy)
         torch.set_rng_state(self._torch)
         if self._cuda is not None:
             torch.cuda.set_rng_state_all(self._cuda)

@@ -154,7 +154,10 @@ class Swap:
             self._placed_signature = False
 
 
-class _Mode(capture.Mode, TorchFunctionMode):  # type: ignore[misc]
+_CMode: Any = capture.Mode
+
+
+class _Mode(_CMode, TorchFunctionMode):  # type: ignore[misc]
     """The mode that torch calls; the handler is the C method of the first base."""
 
 
@@ -236,7 +239,7 @@ class Interception:
             return
         self._seen.add(id(function))
         short = name.rpartition(".")[2]
-        entry = add_entry(prefix, short, risk)
+        entry = add_entry(prefix, short, risk, f"torch.{name}" if "." in name and prefix == "Torch" else "")
         capture.bind(function, entry)
         if isinstance(function, types.FunctionType):
             if not short.startswith("__"):
@@ -284,12 +287,13 @@ class Interception:
                 delattr(torch.Tensor, name)
 
 
-def add_entry(prefix: str, name: str, risk: str = "FOCUS") -> Any:
+def add_entry(prefix: str, name: str, risk: str = "FOCUS", qualified: str = "") -> Any:
     """The entry of one name in the C side's table."""
     positions, keyword, outputs = _MASKS.get((prefix, name), (0, "", 0))
     return capture.add_api(
         prefix,
         name,
+        qualified,
         _RISKS[risk],
         name in _DROPOUTS.get(prefix, ()),
         prefix == "Distributed",
@@ -317,11 +321,11 @@ class CustomApis:
         function = getattr(module, name)
         hook = capture.swap_hook(function, function, add_entry(prefix, name))
 
-        @functools.wraps(function)
         def recorded(*args: Any, **kwargs: Any) -> Any:
             return hook(args, kwargs)
 
         capture.add_trampoline(recorded.__code__)
+        functools.update_wrapper(recorded, function)
         wrapper: Any = staticmethod(recorded) if isinstance(original, staticmethod) else recorded
         setattr(module, name, wrapper)
         self._originals[id(module), name] = (module, original, own)

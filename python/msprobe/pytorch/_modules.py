@@ -107,7 +107,8 @@ class ModuleHooks:
                 hook = capture.parameter_hook(number, name)
                 if parameter._post_accumulate_grad_hooks is None:
                     self._parameters.append(parameter)
-                self._handles.append(parameter.register_post_accumulate_grad_hook(hook))
+                register: Any = parameter.register_post_accumulate_grad_hook
+                self._handles.append(register(hook))
             except (RuntimeError, TypeError, AttributeError) as error:
                 capture.report("hooking a parameter", f"{name}: {error}")
 
@@ -117,6 +118,7 @@ class ModuleHooks:
             handle.remove()
         self._handles.clear()
         for parameter in self._parameters:
+            place: Any = parameter
             if not parameter._post_accumulate_grad_hooks:
-                parameter._post_accumulate_grad_hooks = None
+                place._post_accumulate_grad_hooks = None
         self._parameters.clear()

@@ -52,6 +52,7 @@ class _Recorder:
         self.model = model
         self.running = False
         self.started = False
+        self.said_eager = False
         self.rank: int | None = None
         self.hooks = ModuleHooks(self.collector)
         self.threads = _environment.Threads()
@@ -85,6 +86,9 @@ class _Recorder:
                 part.uninstall()
             raise
         self.running = True
+        if self.eager.used and not self.said_eager:
+            self.said_eager = True
+            _log.log(_log.INFO, "regions compiled by torch.compile run eagerly while recording")
         if self.counter is None:
             self.collector.begin_recording()
 
