@@ -79,7 +79,7 @@ AnalysisRank Describe(const OverflowPart& part) {
   }
   out.entries = part.rank.total;
   for (const compare::OverflowEntry& e : part.rank.entries) {
-    if (e.IsSource()) {
+    if (e.IsSource() && !e.communication) {  // what a call received is no source
       ++out.bad;
       if (out.sources.size() < kMaxSources) out.sources.push_back(e.name);
     }

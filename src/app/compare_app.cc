@@ -12,6 +12,8 @@
 #include "app/compare_summary.h"
 #include "app/compare_table.h"
 #include "app/compare_text.h"
+#include "app/json_rows.h"
+#include "app/junit.h"
 #include "base/file.h"
 #include "base/text.h"
 #include "base/thread_pool.h"
@@ -226,6 +228,28 @@ class RankLog final : public LogSink {
   std::string label_;
 };
 
+// Outputs that all ranks share.
+struct SharedOutputs {
+  std::unique_ptr<JsonRows> json;
+  std::unique_ptr<JunitReport> junit;
+};
+
+// Opened before any work: a file that cannot be written is known at once.
+Result<SharedOutputs> OpenShared(const CompareOptions& options, size_t jobs) {
+  SharedOutputs out;
+  for (const std::string* path : {&options.json_path, &options.junit_path}) {
+    if (!path->empty()) MSPROBE_TRY(CreateDirectories(DirName(*path)));
+  }
+  if (!options.json_path.empty()) {
+    MSPROBE_ASSIGN(out.json, JsonRows::Create(options.json_path));
+  }
+  if (!options.junit_path.empty()) {
+    MSPROBE_ASSIGN(out.junit, JunitReport::Create(options.junit_path));
+    out.junit->Resize(jobs);
+  }
+  return out;
+}
+
 Status RunJob(const CompareOptions& options, const compare::Options& engine,
               const std::string& stamp, RankOutcome& out, LogSink& log, ProgressSink& progress,
               const CancelToken* cancel) {
@@ -233,6 +257,10 @@ Status RunJob(const CompareOptions& options, const compare::Options& engine,
   input.target_json = out.job.target_json;
   input.golden_json = out.job.golden_json;
   input.target_stack = StackOf(out.job, options);
+  MSPROBE_ASSIGN(const compare::Postprocessed products,
+                 Postprocess(options, out.job, options.output_dir, log));
+  input.target_files = products.target_files();
+  input.golden_files = products.golden_files();
   MSPROBE_ASSIGN(Comparison result, compare::CompareRank(input, engine, log, progress, cancel));
   const auto comparison = std::make_shared<const Comparison>(std::move(result));
   if (comparison->rows.empty()) {
@@ -245,7 +273,17 @@ Status RunJob(const CompareOptions& options, const compare::Options& engine,
   out.first_bad = comparison->first_bad;
   out.notes = comparison->notes;
   out.not_compared = CollectNotCompared(*comparison);
-  if (options.keep_rows) out.comparison = comparison;
+  out.comparison = comparison;
+  return {};
+}
+
+// The rows go to the shared outputs, and then, unless they are kept, away.
+Status AddShared(const CompareOptions& options, size_t index, RankOutcome& out,
+                 const SharedOutputs& shared, const CancelToken* cancel) {
+  const std::shared_ptr<const Comparison> comparison = out.comparison;
+  if (!options.keep_rows) out.comparison.reset();
+  if (shared.junit) shared.junit->Add(index, out.job, *comparison, options.face);
+  if (shared.json) return shared.json->Add(out.job, *comparison, options.face, cancel);
   return {};
 }
 
@@ -316,6 +354,15 @@ bool AllFailed(const CompareRun& run) {
 
 }  // namespace
 
+Result<compare::Postprocessed> Postprocess(const CompareOptions& options, const RankJob& job,
+                                           const std::string& scratch, LogSink& log) {
+  constexpr std::string_view kFolder = "dump_tensor_data";
+  if (!options.postprocess.empty()) MSPROBE_TRY(MakeOutputDir(scratch, options.face));
+  return compare::Postprocessed::Make(options.postprocess,
+                                      JoinPath(DirName(job.target_json), kFolder),
+                                      JoinPath(DirName(job.golden_json), kFolder), scratch, log);
+}
+
 std::string RankLabel(const RankJob& job) {
   if (job.step.empty()) return job.rank;
   return job.rank.empty() ? job.step : job.step + " " + job.rank;
@@ -344,6 +391,7 @@ Result<CompareRun> Compare(const CompareOptions& options, LogSink& outer_log,
     log.Warning(fmt::format("{}{}{}: not compared: {}", m.step,
                             m.step.empty() || m.rank.empty() ? "" : " ", m.rank, m.reason));
   }
+  MSPROBE_ASSIGN(const SharedOutputs shared, OpenShared(options, plan.jobs.size()));
   const std::string stamp = StampFor(plan.jobs, options, run.started);
   run.ranks.resize(plan.jobs.size());
   const compare::Options engine = EngineOptions(options, plan.jobs.size());
@@ -353,7 +401,8 @@ Result<CompareRun> Compare(const CompareOptions& options, LogSink& outer_log,
         RankOutcome& out = run.ranks[i];
         out.job = std::move(plan.jobs[i]);
         RankLog rank_log(log, RankLabel(out.job));
-        const Status done = RunJob(options, engine, stamp, out, rank_log, progress, cancel);
+        Status done = RunJob(options, engine, stamp, out, rank_log, progress, cancel);
+        if (done.ok()) done = AddShared(options, i, out, shared, cancel);
         if (done.ok()) return;
         out.error = done.error();
         if (plan.folders && out.error->code != ErrorCode::kCancelled)
@@ -366,6 +415,7 @@ Result<CompareRun> Compare(const CompareOptions& options, LogSink& outer_log,
     }
   }
   if (AllFailed(run)) return *run.ranks.front().error;
+  if (shared.json) MSPROBE_TRY(shared.json->Commit());
   run.partial = !run.missing.empty();
   for (const RankOutcome& r : run.ranks) {
     Add(run.counts, r.counts);
@@ -374,6 +424,7 @@ Result<CompareRun> Compare(const CompareOptions& options, LogSink& outer_log,
   run.first_bad_rank = FirstBadRank(run.ranks);
   run.messages = log.Take();
   run.seconds = MonotonicSeconds() - begin;
+  if (shared.junit) MSPROBE_TRY(shared.junit->Finish(run));
   MSPROBE_TRY(WriteSummary(options, stamp, run));
   return run;
 }

@@ -12,7 +12,9 @@
 #include "base/log.h"
 #include "base/result.h"
 #include "compare/compare.h"
+#include "compare/postprocess.h"
 #include "config/compare_config.h"
+#include "config/postprocess_config.h"
 
 namespace msprobe::app {
 
@@ -36,10 +38,12 @@ struct CompareOptions {
   bool row_log = false;  // one log line per row, tensor mode
   std::optional<config::NameMap> data_mapping, cell_mapping;
   bool cell_mapping_flag = false;
-  std::string suffix;      // of file names, one pair of files only
-  unsigned workers = 0;    // 0 = all cores
-  bool keep_rows = false;  // keep the comparisons in CompareRun::ranks
-  std::string command;     // for the summary: "compare"
+  std::string suffix;                     // of file names, one pair of files only
+  unsigned workers = 0;                   // 0 = all cores
+  bool keep_rows = false;                 // keep the comparisons in CompareRun::ranks
+  config::PostprocessConfig postprocess;  // products of tensors, made before they are compared
+  std::string json_path, junit_path;      // rows as JSON lines, entries as JUnit XML; "" = no
+  std::string command;                    // for the summary: "compare"
   std::vector<std::pair<std::string, std::string>>
       echo;  // options as the user gave them, for the summary
 };
@@ -83,6 +87,10 @@ struct CompareRun {
 // two files every failure is an error.
 Result<CompareRun> Compare(const CompareOptions& options, LogSink& log, ProgressSink& progress,
                            const CancelToken* cancel);
+
+// The products of one pair (compare.md 17.2), in a private folder below `scratch`, which is made.
+Result<compare::Postprocessed> Postprocess(const CompareOptions& options, const RankJob& job,
+                                           const std::string& scratch, LogSink& log);
 
 // "rank0", "step0 rank0", "" for two files.
 std::string RankLabel(const RankJob& job);

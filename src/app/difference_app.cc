@@ -8,6 +8,7 @@
 #include "app/analysis_app.h"
 #include "app/analysis_report.h"
 #include "app/compare_table.h"
+#include "app/json_rows.h"
 #include "base/file.h"
 #include "base/text.h"
 #include "base/thread_pool.h"
@@ -35,46 +36,7 @@ struct Part {
   std::optional<Error> error;
 };
 
-std::string_view StateName(State state) {
-  switch (state) {
-    case State::kInput:
-      return "input";
-    case State::kOutput:
-      return "output";
-    case State::kParameters:
-      return "parameters";
-    case State::kParametersGrad:
-      return "parameters_grad";
-    case State::kDebug:
-      break;
-  }
-  return "debug";
-}
-
 std::string_view OrNone(std::string_view text) { return text.empty() ? "None" : text; }
-
-void WriteCell(json::Writer& w, const report::Cell& cell) {
-  switch (cell.kind) {
-    case report::Cell::Kind::kEmpty:
-      w.String("");
-      return;
-    case report::Cell::Kind::kText:
-      w.String(cell.text);
-      return;
-    case report::Cell::Kind::kDouble:
-      w.Double(cell.d);
-      return;
-    case report::Cell::Kind::kInt:
-      w.Int(cell.i);
-      return;
-    case report::Cell::Kind::kUint:
-      w.Uint(cell.u);
-      return;
-    case report::Cell::Kind::kBool:
-      w.Bool(cell.b);
-      return;
-  }
-}
 
 void WriteLines(json::Writer& w, const std::vector<std::string>* lines) {
   if (lines == nullptr) {
@@ -100,7 +62,7 @@ void WriteItem(json::Writer& w, const Comparison& comparison, CompareTable& tabl
     } else if (column == "NPU_Stack_Info") {
       WriteLines(w, row.first_of_entry ? comparison.Stack(*row.target) : nullptr);
     } else {
-      WriteCell(w, cells[c]);
+      WriteJsonCell(w, cells[c], false);
     }
   }
   const Leaf none;
@@ -284,6 +246,10 @@ Status RunPart(const CompareOptions& options, const compare::Options& engine, Pa
   input.golden_json = part.job.golden_json;
   std::string stack = JoinPath(DirName(part.job.target_json), "stack.json");
   if (PathExists(stack)) input.target_stack = std::move(stack);
+  MSPROBE_ASSIGN(const compare::Postprocessed products,
+                 Postprocess(options, part.job, options.output_dir, log));
+  input.target_files = products.target_files();
+  input.golden_files = products.golden_files();
   MSPROBE_ASSIGN(Comparison result, compare::CompareRank(input, engine, log, progress, cancel));
   part.comparison = std::make_shared<const Comparison>(std::move(result));
   part.entries = compare::FindDifferences(*part.comparison);

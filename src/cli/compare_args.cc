@@ -37,6 +37,19 @@ void AddShared(CLI::App& app, CompareArgs& out) {
                  "end with status 3 on error, warning (or error), unmatched; or a,b")
       ->type_name("VERDICT")
       ->group(kVerdicts);
+  app.add_flag("--diff_analyze", out.diff_analyze,
+               "only find the first entry that differs, over all ranks; writes JSON")
+      ->group(kCommon);
+  app.add_option("--config", out.config_path,
+                 "multiply tensors by matrices first: right_matmul, left_matmul, left_right_matmul")
+      ->type_name("YAML")
+      ->group(kMatching);
+  app.add_option("--json", out.json_path, "also every row as one line of JSON")
+      ->type_name("FILE")
+      ->group(kReport);
+  app.add_option("--junit", out.junit_path, "also every entry as a test result, JUnit XML")
+      ->type_name("FILE")
+      ->group(kReport);
   app.add_flag("--no-html", out.no_html, "accepted; this build writes no HTML report")
       ->group(kReport);
 }

@@ -26,6 +26,8 @@ struct CompareArgs {
   std::string rules = "default";
   std::string fail_on;  // words separated by commas
   bool no_html = false;
+  bool diff_analyze = false;
+  std::string config_path, json_path, junit_path;
   std::vector<std::pair<std::string, std::string>>
       echo;  // what was given, long names without dashes
 };

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "app/analysis_app.h"
 #include "app/compare_app.h"
 #include "app/compare_summary.h"
 #include "base/text.h"
@@ -17,6 +18,7 @@
 #include "cli/options.h"
 #include "cli/status.h"
 #include "config/compare_config.h"
+#include "config/postprocess_config.h"
 
 namespace msprobe::cli {
 namespace {
@@ -122,6 +124,29 @@ void ReadInput(const CompareArgs& args, app::CompareOptions& out, LogSink& log,
   out.row_log = input->print_row_log.value_or(false);
 }
 
+// Options of both spellings that say more than upstream's, except --config.
+void ReadExtras(const CompareArgs& args, app::CompareOptions& out, LogSink& log,
+                std::vector<Error>& problems) {
+  out.json_path = args.json_path;
+  out.junit_path = args.junit_path;
+  if (args.diff_analyze) {
+    for (const auto& [path, option] :
+         {std::pair(&args.json_path, "--json"), {&args.junit_path, "--junit"}}) {
+      if (path->empty()) continue;
+      problems.push_back(Error(ErrorCode::kInvalidArgument, "has no rows to write beside -da")
+                             .At(option)
+                             .Hint("leave one of them out"));
+    }
+  }
+  if (args.config_path.empty()) return;
+  Result<config::PostprocessConfig> config = config::ReadPostprocessConfig(args.config_path, log);
+  if (config.ok()) {
+    out.postprocess = std::move(config).value();
+  } else {
+    problems.push_back(std::move(config).error());
+  }
+}
+
 app::CompareOptions MakeOptions(const CompareArgs& args, LogSink& log, FailOn& fail_on,
                                 std::vector<Error>& problems) {
   app::CompareOptions out;
@@ -143,6 +168,7 @@ app::CompareOptions MakeOptions(const CompareArgs& args, LogSink& log, FailOn& f
     ReadMapping(args.cell_mapping, out.cell_mapping, problems);
     out.cell_mapping_flag = args.cell_mapping.has_value();
   }
+  ReadExtras(args, out, log, problems);
   ReadInput(args, out, log, problems);
   if (problems.empty()) {
     for (Error& e : app::CheckComparePaths(out.target, out.golden))
@@ -180,6 +206,19 @@ int Finish(const app::CompareOptions& options, const app::CompareRun& run, const
   return fail_on.Reached(run.counts) ? kFailOn : kDone;
 }
 
+// -da: the search for the first difference instead of reports.
+int Analyze(const app::CompareOptions& options, const FailOn& fail_on,
+            const InterruptScope& interrupts, const CancelToken& cancel, bool quiet,
+            Terminal& terminal) {
+  const Result<app::AnalysisRun> run =
+      app::AnalyzeDifferences(options, terminal, terminal, &cancel);
+  if (!run.ok()) return FinishError(run.error(), interrupts.signal(), terminal);
+  if (!quiet) terminal.PrintAnswer(app::AnalysisAnswer(*run));
+  terminal.PrintLine("compare: " + app::AnalysisClosingLine(*run));
+  if (run->partial) return kFailed;
+  return fail_on.error && !run->first.empty() ? kFailOn : kDone;
+}
+
 }  // namespace
 
 int RunCompare(std::span<const std::string> arguments, Face face, Terminal& terminal) {
@@ -202,6 +241,9 @@ int RunCompare(std::span<const std::string> arguments, Face face, Terminal& term
   }
   CancelToken cancel;
   const InterruptScope interrupts(cancel);
+  if (args.diff_analyze) {
+    return Analyze(options, fail_on, interrupts, cancel, args.terminal.quiet, terminal);
+  }
   const Result<app::CompareRun> run = app::Compare(options, terminal, terminal, &cancel);
   if (!run.ok()) return FinishError(run.error(), interrupts.signal(), terminal);
   return Finish(options, *run, fail_on, interrupts.signal(), args.terminal.quiet, terminal);

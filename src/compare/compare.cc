@@ -163,7 +163,9 @@ Status ReadBoth(const Input& input, unsigned workers, Comparison::Store& store) 
 TensorFolders FoldersOf(const Input& input) {
   constexpr std::string_view kFolder = "dump_tensor_data";
   return {.target = JoinPath(DirName(input.target_json), kFolder),
-          .golden = JoinPath(DirName(input.golden_json), kFolder)};
+          .golden = JoinPath(DirName(input.golden_json), kFolder),
+          .target_files = input.target_files,
+          .golden_files = input.golden_files};
 }
 
 bool IsDebug(const Input& input, const Comparison::Store& store) {

@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "base/log.h"
@@ -151,9 +152,13 @@ struct Options {
   uint64_t memory_limit = 0;       // bytes of tensor buffers; 0 = a default
 };
 
+using FileMap = std::unordered_map<std::string, std::string>;
+
 struct Input {
   std::string target_json, golden_json;     // dump.json or debug.json of one rank
   std::optional<std::string> target_stack;  // shown when set
+  // Tensor files that stand in for recorded ones (postprocess.h), by `data_name`.
+  std::shared_ptr<const FileMap> target_files, golden_files;
 };
 
 struct Counts {

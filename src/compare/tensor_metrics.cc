@@ -53,7 +53,16 @@ bool FitsRecord(Row& row, const Leaf& leaf, const formats::StoredTensor& tensor)
   return true;
 }
 
-Result<std::string> FileOf(const std::string& folder, const Leaf& leaf) {
+// The file that stands in for the recorded one; null when none does.
+const std::string* StandIn(const std::shared_ptr<const FileMap>& files, const Leaf& leaf) {
+  if (!files) return nullptr;
+  const auto it = files->find(std::string(leaf.data_name));
+  return it == files->end() ? nullptr : &it->second;
+}
+
+Result<std::string> FileOf(const std::string& folder, const std::shared_ptr<const FileMap>& files,
+                           const Leaf& leaf) {
+  if (const std::string* instead = StandIn(files, leaf)) return *instead;
   Result<std::string> path = ResolveInside(folder, leaf.data_name);
   if (!path.ok()) path.error().path = std::string(leaf.data_name);
   return path;
@@ -127,7 +136,13 @@ bool TensorComparer::Comparable(Row& row, const TensorSource& target, const Tens
     row.gate = Gate::kShapes;
     return false;
   }
-  if (!FitsRecord(row, *row.target, t) || !FitsRecord(row, *row.golden, g)) return false;
+  // A file that stands in may have another shape or type than the record.
+  const bool target_fits =
+      StandIn(folders_.target_files, *row.target) || FitsRecord(row, *row.target, t);
+  if (!target_fits) return false;
+  if (!StandIn(folders_.golden_files, *row.golden) && !FitsRecord(row, *row.golden, g)) {
+    return false;
+  }
   if (IsComplex(t.dtype) != IsComplex(g.dtype)) {
     row.gate = Gate::kNotFloat;
     row.unreadable = fmt::format("{} against {}", TorchName(t.dtype), TorchName(g.dtype));
@@ -185,9 +200,10 @@ void TensorComparer::Finish(Row& row, const TensorSource& target, const TensorSo
 Rest TensorComparer::First(size_t index) {
   Row& row = rows_[index];
   PairPaths& paths = paths_[index];
-  for (const auto& [folder, leaf, path] : {std::tuple(&folders_.target, row.target, &paths.target),
-                                           {&folders_.golden, row.golden, &paths.golden}}) {
-    Result<std::string> found = FileOf(*folder, *leaf);
+  for (const auto& [folder, files, leaf, path] :
+       {std::tuple(&folders_.target, &folders_.target_files, row.target, &paths.target),
+        {&folders_.golden, &folders_.golden_files, row.golden, &paths.golden}}) {
+    Result<std::string> found = FileOf(*folder, *files, *leaf);
     if (!found.ok()) {
       Unreadable(row, Reason(*leaf, found.error()));
       return Rest::kNothing;

@@ -2,6 +2,7 @@
 // pass.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,8 @@ namespace msprobe::compare {
 
 struct TensorFolders {
   std::string target, golden;  // the dump_tensor_data folders
+  // Files read instead of recorded ones, by data_name; null: none.
+  std::shared_ptr<const FileMap> target_files = {}, golden_files = {};
 };
 
 // Fills gate, unreadable, dtype_differs, class_differs, relative_l2 and metrics of every row that
