@@ -3,8 +3,9 @@
 
     python tools/copy_golden_cli.py GOLDEN_FOLDER
 
-Cases about ranks and advice go to tests/data/compare_cli; the rules by which an answer is judged, check_golden.py and
-golden_rules.py with the texts behind message ids, go unchanged (but for a first line) to tests/data/golden_rules.
+Cases about ranks, advice and analyses go to tests/data/compare_cli; the rules by which an answer is judged,
+check_golden.py and golden_rules.py with the texts behind message ids, go unchanged (but for a first line) to
+tests/data/golden_rules.
 """
 
 from __future__ import annotations
@@ -14,7 +15,16 @@ import shutil
 import sys
 from pathlib import Path
 
-CASES = ("s_advisor", "s_proc", "s_ranks_count", "s_ranks_shifted", "t_thresholds")
+CASES = (
+    "s_advisor",
+    "s_diff_analyze",
+    "s_overflow",
+    "s_proc",
+    "s_ranks_count",
+    "s_ranks_shifted",
+    "t_matmul_config",
+    "t_thresholds",
+)
 RULES = ("check_golden.py", "golden_rules.py", "messages.json")
 FIRST_LINE = "# ruff: noqa\n# fmt: off\n"
 
