@@ -84,7 +84,10 @@ class PyCollector {
     if (!status) RaiseError(Status(status).error(), "DumpError");
     return core_->recording();
   }
-  void BeginRecording() { capture::BeginRecording(); }
+  void BeginRecording(bool unit) {
+    core_->SetUnit(unit);
+    capture::BeginRecording(unit);
+  }
   void EndRecording() { capture::EndRecording(); }
   void Stop() {
     core_->Stop();
@@ -137,7 +140,11 @@ using OptionalText = std::optional<std::string>;
 void DefineLifeCycle(nb::class_<PyCollector>& c) {
   c.def("start", &PyCollector::Start, nb::arg("rank").none(),
         "Opens the current step; whether this step and rank are recorded.")
-      .def("begin_recording", &PyCollector::BeginRecording, "Hooks record from now on.")
+      .def("begin_recording", &PyCollector::BeginRecording, nb::arg("unit") = false,
+           "Hooks record from now on; unit: only module hooks, whatever the level.")
+      .def(
+          "set_unit", [](PyCollector& self, bool on) { self.core().SetUnit(on); }, nb::arg("on"),
+          "Whether modules are wanted whatever the level says.")
       .def("end_recording", &PyCollector::EndRecording,
            "Hooks fall silent; open entries are written.")
       .def("stop", &PyCollector::Stop, "Flushes; counters go on.")
@@ -179,6 +186,8 @@ void DefineProperties(nb::class_<PyCollector>& c) {
       .def_prop_ro(
           "task",
           [](const PyCollector& self) { return std::string(config::TaskName(self.config().task)); })
+      .def_prop_ro("compiled_as_leaf",
+                   [](const PyCollector& self) { return self.config().compiled_as_leaf; })
       .def_prop_ro("strict", [](const PyCollector& self) { return self.config().strict; });
 }
 

@@ -5,6 +5,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "bindings/capture/recompute.h"
 #include "bindings/capture/stack.h"
 
 namespace msprobe::capture {
@@ -189,6 +190,7 @@ bool Postpone(const ApiEntry& entry, std::unique_ptr<EntryBuilder>& builder, PyO
 
 void AfterCall(const ApiEntry& entry, std::unique_ptr<EntryBuilder> builder, PyObject* args,
                PyObject* kwargs, PyObject* output) {
+  NoteRecompute(*builder);
   if (entry.collective) {
     if (Postpone(entry, builder, args, kwargs, output)) return;
     Describer(*builder).ArgumentsAsOutput(args, kwargs, entry.output_mask);

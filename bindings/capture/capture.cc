@@ -3,6 +3,8 @@
 #include "bindings/capture/api.h"
 #include "bindings/capture/mode.h"
 #include "bindings/capture/modules.h"
+#include "bindings/capture/recompute.h"
+#include "bindings/capture/save.h"
 #include "bindings/capture/stack.h"
 #include "bindings/capture/state.h"
 
@@ -121,6 +123,35 @@ PyObject* CollectiveDoneFunction(PyObject*, PyObject* handle) {
   Py_RETURN_NONE;
 }
 
+PyObject* WasEnteredFunction(PyObject*, PyObject* module) {
+  const unsigned long id = PyLong_AsUnsignedLong(module);
+  if (PyErr_Occurred() != nullptr) return nullptr;
+  return PyBool_FromLong(WasEntered(static_cast<uint32_t>(id)) ? 1 : 0);
+}
+
+// save(variable, name, rank or None, gradients) -> handles
+PyObject* Save(PyObject*, PyObject* args) {
+  PyObject *variable = nullptr, *name = nullptr, *rank = nullptr;
+  int gradients = 0;
+  if (PyArg_ParseTuple(args, "OUOp", &variable, &name, &rank, &gradients) == 0) return nullptr;
+  std::optional<int64_t> number;
+  if (rank != Py_None) number = PyLong_AsLongLong(rank);
+  if (PyErr_Occurred() != nullptr) return nullptr;
+  return SaveVariable(variable, name, number, gradients != 0);
+}
+
+PyObject* NewRegionFunction(PyObject*, PyObject*) { return NewRegion(); }
+
+PyObject* EnterRegionFunction(PyObject*, PyObject* region) {
+  if (!EnterRegion(region)) return nullptr;
+  Py_RETURN_NONE;
+}
+
+PyObject* LeaveRegionFunction(PyObject*, PyObject*) {
+  LeaveRegion();
+  Py_RETURN_NONE;
+}
+
 // report(kind, detail): a failure of the Python side
 PyObject* Report(PyObject*, PyObject* args) {
   const char *kind = nullptr, *detail = nullptr;
@@ -147,6 +178,11 @@ PyMethodDef methods[] = {
     {"parameter_hook", ParameterHook, METH_VARARGS,
      "Hook after a parameter's gradient was accumulated."},
     {"collective_done", CollectiveDoneFunction, METH_O, "Somebody waited for this handle."},
+    {"was_entered", WasEnteredFunction, METH_O, "Whether a module's hooks saw a forward."},
+    {"save", Save, METH_VARARGS, "Level debug: one variable; returns the handles of its hooks."},
+    {"new_region", NewRegionFunction, METH_NOARGS, "A checkpointed region."},
+    {"enter_region", EnterRegionFunction, METH_O, "The region's function begins."},
+    {"leave_region", LeaveRegionFunction, METH_NOARGS, "The region's function has ended."},
     {"report", Report, METH_VARARGS, "Counts and logs a failure of ours."},
     {nullptr, nullptr, 0, nullptr}};
 
@@ -165,7 +201,7 @@ PyModuleDef definition = {PyModuleDef_HEAD_INIT,
 bool AddCaptureModule(PyObject* core) {
   const Ref module = Ref::Steal(PyModule_Create(&definition));
   return module && InitApi() && InitMode(module.get()) && InitModules() && InitModuleBackward() &&
-         PyModule_AddObjectRef(core, "capture", module.get()) == 0;
+         InitSave() && PyModule_AddObjectRef(core, "capture", module.get()) == 0;
 }
 
 void AttachCollector(collect::Collector& collector) {
@@ -173,14 +209,15 @@ void AttachCollector(collect::Collector& collector) {
   s.collector = &collector;
   s.generation += 1;
   s.on = false;
+  ForgetEntered();  // the numbers are another collector's
   RegisterApis(collector);
 }
 
-void BeginRecording() {
+void BeginRecording(bool unit) {
   Session& s = session();
   const collect::Collector& c = *s.collector;
-  s.apis = c.wants_apis();
-  s.modules = c.wants_modules();
+  s.apis = c.wants_apis() && !unit;
+  s.modules = c.wants_modules() || unit;
   s.backward = c.wants_backward();
   s.stacks = c.wants_stacks();
   s.parameters = c.wants_parameters();

@@ -13,7 +13,8 @@ bool AddCaptureModule(PyObject* core);
 // the process ends.
 void AttachCollector(
     collect::Collector& collector);  // its numbers for APIs and flags; not yet recording
-void BeginRecording();
+// `unit`: only modules, whatever the level says (dump.md 2.3).
+void BeginRecording(bool unit);
 void EndRecording();    // before Collector::Stop: writes what is open
 void BeforeStepEnds();  // before Collector::EndStep
 void AfterStepEnded();  // hooks of the ended step fall silent

@@ -3,6 +3,7 @@
 #include <cstddef>
 
 #include "bindings/capture/describe.h"
+#include "bindings/capture/recompute.h"
 #include "bindings/capture/stack.h"
 #include "bindings/capture/state.h"
 
@@ -16,6 +17,12 @@ struct ModuleHook {
 };
 
 PyTypeObject hook_type;
+
+// By number of the module; guarded by the global lock.
+std::vector<bool>& entered() {
+  static auto* const list = new std::vector<bool>;
+  return *list;
+}
 
 Ref HandledError() {
 #if PY_VERSION_HEX >= 0x030B0000
@@ -36,6 +43,8 @@ PyObject* PreHookCall(PyObject* self, PyObject* const* args, size_t nargsf, PyOb
   if (PyVectorcall_NARGS(nargsf) < 3 || !s.on || !s.modules || ts.tool_depth > 0) Py_RETURN_NONE;
   const DepthGuard tool(ts.tool_depth);
   const Quiet quiet;
+  if (hook->module >= entered().size()) entered().resize(hook->module + size_t{1});
+  entered()[hook->module] = true;
   auto frame = std::make_unique<ModuleFrame>();
   frame->module = hook->module;
   frame->generation = s.generation;
@@ -79,6 +88,7 @@ void DescribeEnd(ModuleFrame& frame, PyObject* module, PyObject* output) {
     const Ref parameters = Ref::Steal(PyObject_GetAttr(module, torch_objects().s_parameters));
     describe.Parameters(parameters.get());
   }
+  NoteRecompute(*frame.builder);
   frame.builder->Commit();
 }
 
@@ -156,6 +166,9 @@ PyObject* NewPostHook(uint32_t module) { return NewHook(PostHookCall, module, nu
 PyObject* NewParameterHook(uint32_t module, PyObject* name) {
   return NewHook(ParameterHookCall, module, name);
 }
+
+bool WasEntered(uint32_t module) { return module < entered().size() && entered()[module]; }
+void ForgetEntered() { entered().clear(); }
 
 void DropThreadModules() {
   ThreadState& ts = thread_state();

@@ -31,6 +31,10 @@ PyObject* NewPostHook(uint32_t module);
 // A hook for register_post_accumulate_grad_hook of the parameter `name` of a module.
 PyObject* NewParameterHook(uint32_t module, PyObject* name);
 
+// Whether a forward of this module was seen by its hooks since ForgetEntered().
+bool WasEntered(uint32_t module);
+void ForgetEntered();
+
 // Closes the forwards that are still open on this thread (collection was stopped inside a module).
 void DropThreadModules();
 

@@ -29,8 +29,11 @@ class Collector:
     def start(self, rank: int | None) -> bool:
         """Opens the current step; whether this step and rank are recorded."""
 
-    def begin_recording(self) -> None:
-        """Hooks record from now on."""
+    def begin_recording(self, unit: bool = False) -> None:
+        """Hooks record from now on; unit: only module hooks, whatever the level."""
+
+    def set_unit(self, on: bool) -> None:
+        """Whether modules are wanted whatever the level says."""
 
     def end_recording(self) -> None:
         """Hooks fall silent; open entries are written."""
@@ -92,6 +95,9 @@ class Collector:
 
     @property
     def task(self) -> str: ...
+
+    @property
+    def compiled_as_leaf(self) -> bool: ...
 
     @property
     def strict(self) -> bool: ...
@@ -318,3 +324,87 @@ def round_cosine(x: float) -> float:
 
 def active_target() -> str:
     """Return the name of the vector instruction set in use."""
+
+class PrecheckRow:
+    """One line of accuracy_checking_details_*.csv."""
+
+    def __init__(self, name: str, status: str = 'SKIP', message: str = '') -> None: ...
+
+    @property
+    def name(self) -> str: ...
+
+    @name.setter
+    def name(self, arg: str, /) -> None: ...
+
+    @property
+    def message(self) -> str: ...
+
+    @message.setter
+    def message(self, arg: str, /) -> None: ...
+
+    @property
+    def status(self) -> str: ...
+
+    @status.setter
+    def status(self, arg: str, /) -> None: ...
+
+    def set_kinds(self, bench: str, device: str, shape: str) -> None: ...
+
+    def set_equal(self) -> None:
+        """Equal values that are no tensors: an error rate of 0."""
+
+    def cells(self, digits: int = -1) -> list[str]:
+        """The twenty cells between name and status, as written."""
+
+    def __getstate__(self) -> tuple[str, str, str, list[tuple[int, int, float, int, str]]]: ...
+
+    def __setstate__(self, arg: tuple[str, str, str, Sequence[tuple[int, int, float, int, str]]], /) -> None: ...
+
+class PrecheckJudge:
+    """Judges the outputs of one call."""
+
+    def __init__(self, api: str, float8_input: bool, old_standard: bool, q_rules: bool, scale: float = 0.0, terms: float = 1.0, amplifies: bool = False, gradient: bool = False) -> None: ...
+
+    def __call__(self, row: PrecheckRow, bench: tuple[int, str, Sequence[int]], device: tuple[int, str, Sequence[int]], baseline: tuple[int, str, Sequence[int]] | None, bench_dtype: str, device_dtype: str) -> None:
+        """
+        Fill status, cells and message of a row. Tensors are (address, dtype, shape) of contiguous CPU memory; the two texts are shown.
+        """
+
+    def dropout(self, row: PrecheckRow, bench: tuple[int, str, Sequence[int]], device: tuple[int, str, Sequence[int]], bench_dtype: str, device_dtype: str) -> None:
+        """Judge by the shares of zeros."""
+
+def precheck_stream_key(seed: int, api: str, path: str) -> int: ...
+
+def precheck_fill_uniform(address: int, count: int, dtype: str, low: float, high: float, key: int) -> bool:
+    """Uniform floats in [low, high] at an address; false for other dtypes."""
+
+def precheck_fill_integers(address: int, count: int, dtype: str, low: int, span: int, key: int) -> bool:
+    """Uniform integers or bool in low … low + span at an address."""
+
+def precheck_checksum(address: int, bytes: int, seed: int) -> int:
+    """XXH3 of bytes at an address."""
+
+class PrecheckWriter:
+    """accuracy_checking_details_*.csv and …_result_*.csv while they grow."""
+
+    @staticmethod
+    def create(dir: str, old_standard: bool, digits: int = -1, english: bool = False) -> PrecheckWriter:
+        """New files with headers. Raises PrecheckError."""
+
+    @staticmethod
+    def resume(result_csv: str, retry_skips: bool, old_standard: bool, digits: int = -1) -> PrecheckWriter:
+        """Go on with files of an earlier run. Raises PrecheckError."""
+
+    def append(self, name: str, forward: str, backward: str, message: str, rows: Sequence[PrecheckRow]) -> None: ...
+
+    @property
+    def done(self) -> list[str]: ...
+
+    @property
+    def result_path(self) -> str: ...
+
+    @property
+    def details_path(self) -> str: ...
+
+    @property
+    def stamp(self) -> str: ...

@@ -82,11 +82,11 @@ Status CollectorImpl::Check() const {
 // --------------------------------------------------------------------------------
 
 bool CollectorImpl::wants_parameters() const {
-  return modules_ && config_.forward && config_.output && !structure();
+  return (modules_ || unit_) && config_.forward && config_.output && !structure();
 }
 
 bool CollectorImpl::wants_parameter_grads() const {
-  return modules_ && !structure() && !(config_.forward && !config_.backward);
+  return (modules_ || had_unit_) && !structure() && !(config_.forward && !config_.backward);
 }
 
 bool CollectorImpl::WantsPart(Part part, Direction direction) const {

@@ -128,6 +128,8 @@ class Collector {
   virtual bool wants_backward() const = 0;
   virtual bool wants_stacks() const = 0;
   virtual bool wants_parameters() const = 0;
+  // While on, modules are recorded at every level (dump.md 2.3: module_dump).
+  virtual void SetUnit(bool on) = 0;
   virtual const Counts& counts() const = 0;
   virtual const std::string& rank_dir() const = 0;  // of the open step; empty before Start
   virtual void SetEnvironment(const Environment& environment) = 0;  // any time before the step ends

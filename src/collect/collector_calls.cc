@@ -245,7 +245,7 @@ Collector::ModuleCall CollectorImpl::EnterModule(uint32_t module, StackId stack)
   ModuleCall result{.module = module, .number = -1};
   if (!recording()) return result;
   const std::lock_guard lock(mutex_);
-  if (!modules_ || !files_.has_value() || module >= module_states_.size()) return result;
+  if (!(modules_ || unit_) || !files_.has_value() || module >= module_states_.size()) return result;
   ModuleState& state = module_states_[module];
   ThreadState& thread = Thread();
   OpenCall open;

@@ -97,6 +97,10 @@ class CollectorImpl final : public Collector, public EntryOwner {
   void SetInitStep(int64_t step) override;
   bool wants_modules() const override { return modules_; }
   bool wants_apis() const override { return apis_; }
+  void SetUnit(bool on) override {
+    unit_ = on;
+    had_unit_ = had_unit_ || on;
+  }
   bool wants_backward() const override { return config_.backward; }
   bool wants_stacks() const override { return config_.extra_info && !debug_; }
   bool wants_parameters() const override;
@@ -177,6 +181,8 @@ class CollectorImpl final : public Collector, public EntryOwner {
   LogSink& log_;
   const uint64_t id_;  // for the thread-local cache
   const bool modules_, apis_, debug_, mix_;
+  // module_dump: modules whatever the level. Gradients of a unit's parameters arrive later.
+  bool unit_ = false, had_unit_ = false;
 
   mutable std::mutex mutex_;
   std::atomic<bool> recording_{false};

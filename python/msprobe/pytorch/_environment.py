@@ -11,8 +11,10 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+import torch.utils.checkpoint
 
 from msprobe._core import Collector, capture
+from msprobe.pytorch import _log
 from msprobe.pytorch._intercept import Swap
 
 # Launchers that number their processes; torch.distributed wins.
@@ -46,9 +48,13 @@ class Threads:
         """Nothing is wrapped yet."""
         self._name = "_bootstrap_inner" if hasattr(threading.Thread, "_bootstrap_inner") else "run"
         self._original: Callable[[threading.Thread], None] | None = None
+        self._older: list[threading.Thread] = []
+        self._said: set[int | None] = set()
 
     def install(self) -> None:
         """Wrap the function that every new thread runs."""
+        own = threading.current_thread()
+        self._older = [t for t in threading.enumerate() if t is not own]
         original = getattr(threading.Thread, self._name)
 
         @functools.wraps(original)
@@ -63,11 +69,37 @@ class Threads:
         self._original = original
         setattr(threading.Thread, self._name, with_mode)
 
+    def warn_of_older(self) -> None:
+        """Name the threads that are older than start() and run code that uses torch, once each (decisions.md 16)."""
+        frames = sys._current_frames()
+        for thread in self._older:
+            frame = frames.get(thread.ident or -1)
+            if frame is None or thread.ident in self._said or not _uses_torch(frame):
+                continue
+            self._said.add(thread.ident)
+            _log.log(
+                _log.WARNING,
+                f"thread {thread.name!r} is older than start(): its calls are recorded in part or not at all; "
+                "call start() in that thread too",
+            )
+        self._older = []
+
     def uninstall(self) -> None:
         """Put the original back."""
         if self._original is not None:
             setattr(threading.Thread, self._name, self._original)
             self._original = None
+
+
+def _uses_torch(frame: types.FrameType | None) -> bool:
+    while frame is not None:
+        # The thread that pins memory for a DataLoader, and its like, compute nothing.
+        if not str(frame.f_globals.get("__name__", "")).startswith("torch.utils.data.") and (
+            frame.f_globals.get("torch") is torch
+        ):
+            return True
+        frame = frame.f_back
+    return False
 
 
 class Eager:
@@ -144,6 +176,57 @@ class Waits:
         if self._work is not None:
             self._work.wait = self._original
             self._work = None
+
+
+class _Region:
+    """The function of one checkpointed region; its second run is a recomputation."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.__wrapped__ = function
+        self._region = capture.new_region()
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        capture.enter_region(self._region)
+        try:
+            return self.__wrapped__(*args, **kwargs)
+        finally:
+            capture.leave_region()
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "__wrapped__":  # a copy that is being made
+            raise AttributeError(name)
+        return getattr(self.__wrapped__, name)
+
+
+def _mark_region(body: Callable[..., Any]) -> Callable[[tuple[Any, ...], dict[str, Any]], Any]:
+    def run(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if args and callable(args[0]):
+            args = (_Region(args[0]), *args[1:])
+        elif callable(kwargs.get("function")):
+            kwargs = {**kwargs, "function": _Region(kwargs["function"])}
+        return body(*args, **kwargs)
+
+    return run
+
+
+class Regions:
+    """Checkpointed regions are told apart while recording, so that a recomputed call names the call it repeats."""
+
+    def __init__(self) -> None:
+        """Prepare the swap of torch.utils.checkpoint.checkpoint."""
+        function: Any = torch.utils.checkpoint.checkpoint
+        function = getattr(function, "__wrapped__", function)
+        self._swap = Swap(function, _mark_region) if isinstance(function, types.FunctionType) else None
+
+    def install(self) -> None:
+        """Exchange its code."""
+        if self._swap is not None:
+            self._swap.swap()
+
+    def uninstall(self) -> None:
+        """Put the code back."""
+        if self._swap is not None:
+            self._swap.restore()
 
 
 class Phases:

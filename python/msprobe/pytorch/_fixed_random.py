@@ -33,7 +33,7 @@ TENSOR_RANDOM = (
 )  # fmt: skip
 
 
-class _States:
+class States:
     """The generator states of the moment of `install()`."""
 
     def __init__(self) -> None:
@@ -62,7 +62,7 @@ def _npu() -> Any:
     return npu if npu is not None and npu.is_available() else None
 
 
-def _fixed(function: Callable[..., Any], states: _States) -> Callable[..., Any]:
+def _fixed(function: Callable[..., Any], states: States) -> Callable[..., Any]:
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         states.restore()
@@ -77,7 +77,7 @@ def _fixed(function: Callable[..., Any], states: _States) -> Callable[..., Any]:
 
 def install() -> None:
     """Record the states once and wrap the functions."""
-    states = _States()
+    states = States()
     owners: list[tuple[Any, tuple[str, ...]]] = [(random, PYTHON_RANDOM), (torch, TORCH_RANDOM)]
     owners.append((torch.Tensor, TENSOR_RANDOM))
     numpy: Any = sys.modules.get("numpy")

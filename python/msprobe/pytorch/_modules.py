@@ -66,6 +66,11 @@ class ModuleHooks:
         self._handles: list[Any] = []
         self._parameters: list[nn.Parameter] = []
         self._known: dict[int, nn.Module] = {}
+        self._parameter_handles: list[Any] = []
+        self._with_parameters: set[int] = set()
+        self._ever_installed = False
+        self._said: set[int] = set()
+        self._paths: dict[int, str] = {}
 
     def add(self, models: list[nn.Module]) -> None:
         """Remember the models whose modules are to be hooked."""
@@ -80,6 +85,7 @@ class ModuleHooks:
                 full = ".".join(p for p in (str(i) if indexed else "", path) if p)
                 number = self._collector.register_module(full, type(module).__name__)
                 self._numbers[id(module)] = (module, number)
+                self._paths[number] = full or type(module).__name__
 
     def add_list(self, models: list[nn.Module]) -> None:
         """The same for models that came in a list or tuple: their index leads the path."""
@@ -87,17 +93,29 @@ class ModuleHooks:
         self.add(models)
         self._indexed = False
 
-    def install(self) -> None:
-        """Hook every known module."""
+    def add_unit(self, module: nn.Module, name: str) -> None:
+        """Remember one module under a name of the user's; the first name stays."""
+        if id(module) not in self._numbers:
+            self._numbers[id(module)] = (module, self._collector.register_module(name, type(module).__name__))
+
+    def knows(self, module: nn.Module) -> bool:
+        """Whether this module is among those to hook."""
+        return id(module) in self._numbers
+
+    def install(self, only: nn.Module | None = None) -> None:
+        """Hook every known module, or one of them."""
         if self._handles:
             return
         gradients = self._collector.wants_parameter_grads
-        for module, number in self._numbers.values():
+        chosen = self._numbers.values() if only is None else [self._numbers[id(only)]]
+        for module, number in chosen:
             pre, post = capture.pre_hook(number), capture.post_hook(number)
             self._handles.append(module.register_forward_pre_hook(pre, with_kwargs=True))
             self._handles.append(module.register_forward_hook(post, with_kwargs=True, always_call=True, prepend=True))
-            if gradients and not _is_script(module):
+            if gradients and number not in self._with_parameters and not _is_script(module):
+                self._with_parameters.add(number)
                 self._hook_parameters(module, number)
+        self._ever_installed = True
 
     def _hook_parameters(self, module: nn.Module, number: int) -> None:
         for name, parameter in module._parameters.items():
@@ -108,15 +126,39 @@ class ModuleHooks:
                 if parameter._post_accumulate_grad_hooks is None:
                     self._parameters.append(parameter)
                 register: Any = parameter.register_post_accumulate_grad_hook
-                self._handles.append(register(hook))
+                self._parameter_handles.append(register(hook))
             except (RuntimeError, TypeError, AttributeError) as error:
                 capture.report("hooking a parameter", f"{name}: {error}")
 
-    def uninstall(self) -> None:
-        """Take every hook off; the modules are as before."""
+    def warn_of_unentered(self) -> None:
+        """Name the modules whose forward no hook has seen, once each (decisions.md 16)."""
+        if not self._ever_installed:
+            return
+        names = []
+        for module, number in self._numbers.values():
+            runs = type(module).forward is not nn.Module.forward  # a list of modules is not called
+            if runs and number not in self._said and not capture.was_entered(number):
+                self._said.add(number)
+                names.append(self._paths[number])
+        if not names:
+            return
+        shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+        _log.log(
+            _log.WARNING,
+            f"not recorded because never called (a call of .forward() directly is not seen): {shown}",
+        )
+
+    def uninstall(self, parameters: bool = True) -> None:
+        """Take every hook off; the modules are as before. Those of the parameters may wait for a backward to come."""
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
+        if not parameters:
+            return
+        for handle in self._parameter_handles:
+            handle.remove()
+        self._parameter_handles.clear()
+        self._with_parameters.clear()
         for parameter in self._parameters:
             place: Any = parameter
             if not parameter._post_accumulate_grad_hooks:

@@ -7,6 +7,7 @@ import json
 import os
 import platform
 import threading
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import torch
@@ -14,7 +15,7 @@ from torch import nn
 
 from msprobe._core import Collector, capture
 from msprobe.errors import ConfigError, DumpError, ErrorCode, MsprobeError
-from msprobe.pytorch import _environment, _log
+from msprobe.pytorch import _environment, _log, _neutral, _save
 from msprobe.pytorch._intercept import custom_apis, interception
 from msprobe.pytorch._modules import ModuleHooks, check_models
 
@@ -45,16 +46,21 @@ def _steps(step: Any) -> str | None:
 class _Recorder:
     """Everything behind the one debugger of a process."""
 
-    def __init__(self, settings: _Settings, model: Any) -> None:
+    def __init__(self, settings: _Settings, model: Any, log: Callable[[int, str], None] = _log.log) -> None:
         self.settings = settings
-        self.collector = Collector(*settings, log=_log.log)
+        self.collector = Collector(*settings, log=log)
         self.pid = os.getpid()
         self.model = model
         self.running = False
         self.started = False
+        self.recording = False
         self.said_eager = False
         self.rank: int | None = None
         self.hooks = ModuleHooks(self.collector)
+        self.units = ModuleHooks(self.collector)  # of module_dump
+        self.unit: nn.Module | None = None  # the one that is recorded now
+        self.saved: list[Any] = []  # handles of the gradient hooks of save()
+        self.regions = _environment.Regions()
         self.threads = _environment.Threads()
         self.eager = _environment.Eager()
         self.waits = _environment.Waits() if self.collector.wants_apis else None
@@ -67,21 +73,32 @@ class _Recorder:
 
     def parts(self) -> list[Any]:
         """What is put in place at start, in this order, and taken away in the reverse one."""
-        optional = (self.eager, self.threads, self.waits, self.phases, self.intercept)
-        parts = [p for p in optional if p is not None]
-        return [self.hooks, *parts] if self.collector.wants_modules else parts
+        optional = (self.eager, self.threads, self.regions, self.waits, self.phases)
+        return [p for p in optional if p is not None]
+
+    def watchers(self) -> list[Any]:
+        """What sees the calls: set aside while one module is recorded as a unit."""
+        watchers: list[Any] = [self.hooks] if self.collector.wants_modules else []
+        return watchers if self.intercept is None else [*watchers, self.intercept]
 
     def begin(self) -> None:
         """Put everything in place and record."""
         if self.running:
-            self.hooks.install()
+            if self.unit is None:
+                self.hooks.install()
+                if self.intercept is not None:
+                    capture.push_mode()  # a thread that is older than the first start()
             return
         placed: list[Any] = []
+        self.collector.set_unit(self.unit is not None)
         try:
-            for part in self.parts():
+            for part in [*self.parts(), *(self.watchers() if self.unit is None else [])]:
                 placed.append(part)
                 part.install()
+            if self.unit is not None:
+                self.units.install(self.unit)
         except BaseException:
+            self.units.uninstall()
             for part in reversed(placed):
                 part.uninstall()
             raise
@@ -90,13 +107,49 @@ class _Recorder:
             self.said_eager = True
             _log.log(_log.INFO, "regions compiled by torch.compile run eagerly while recording")
         if self.counter is None:
-            self.collector.begin_recording()
+            self.record()
+
+    def record(self) -> None:
+        """The hooks that are in place record from now on."""
+        self.recording = True
+        self.collector.begin_recording(self.unit is not None)
+
+    def pause(self) -> None:
+        """Hooks fall silent."""
+        self.recording = False
+        self.collector.end_recording()
+
+    def switch(self, unit: nn.Module | None) -> None:
+        """Record this module as one unit; None: everything again."""
+        if not self.running:
+            self.unit = unit
+            return
+        if self.unit is not None:
+            self.units.uninstall(parameters=False)
+        elif unit is not None:
+            for part in reversed(self.watchers()):
+                part.uninstall()
+        before, self.unit = self.unit, unit
+        self.collector.set_unit(unit is not None)
+        if unit is not None:
+            self.units.install(unit)
+        elif before is not None:
+            for part in self.watchers():
+                part.install()
+        if self.recording:
+            self.record()
+
+    def drop_saved(self) -> None:
+        """Take the gradient hooks of saved tensors off."""
+        for handle in self.saved:
+            handle.remove()
+        self.saved.clear()
 
     def end(self) -> None:
         """Stop recording; every original is back in place."""
-        self.collector.end_recording()
+        self.pause()
         self.running = False
-        for part in reversed(self.parts()):
+        for part in [self.units, *reversed([*self.parts(), *self.watchers()])]:
             try:
                 part.uninstall()
             except Exception as error:
@@ -109,16 +162,16 @@ class _Recorder:
 class _TokenCounter:
     """Records only the forward calls `first` to `last` (both inclusive) of a model, counted from start()."""
 
-    def __init__(self, model: nn.Module, first: int, last: int, collector: Collector) -> None:
-        self._first, self._last, self._collector = first, last, collector
+    def __init__(self, model: nn.Module, first: int, last: int, recorder: _Recorder) -> None:
+        self._first, self._last, self._recorder = first, last, recorder
         self._calls = 0
         self._handle = model.register_forward_pre_hook(self._count, prepend=True)
 
     def _count(self, *_: Any) -> None:
         if self._calls == self._first:
-            self._collector.begin_recording()
+            self._recorder.record()
         elif self._calls == self._last + 1:
-            self._collector.end_recording()
+            self._recorder.pause()
         self._calls += 1
 
     def remove(self) -> None:
@@ -255,7 +308,7 @@ class PrecisionDebugger:
             if tokens is not None and recorder.counter is None:
                 if len(models) > 1:
                     _log.log(_log.WARNING, "token_range: the forward calls of the first model are counted")
-                recorder.counter = _TokenCounter(models[0], *tokens, recorder.collector)
+                recorder.counter = _TokenCounter(models[0], *tokens, recorder)
             recorder.begin()
 
     @staticmethod
@@ -298,10 +351,17 @@ class PrecisionDebugger:
         """Stop recording and flush. May be followed by `start()` in the same step."""
         with cls._lock:
             recorder = cls._current("stop")
-            if recorder.pid != os.getpid() or not recorder.running:
+            if recorder.pid != os.getpid():
+                return
+            if recorder.intercept is not None:
+                capture.remove_mode()  # also of a thread that stops after another did
+            if not recorder.running:
                 return
             recorder.end()
             recorder.collector.stop()
+            if recorder.started:
+                recorder.hooks.warn_of_unentered()
+                recorder.threads.warn_of_older()
 
     @classmethod
     def step(cls) -> None:
@@ -310,6 +370,149 @@ class PrecisionDebugger:
             recorder = cls._current("step")
             if recorder.pid == os.getpid():
                 recorder.collector.end_step()
+                recorder.drop_saved()
+
+    @classmethod
+    def save(cls, variable: Any, name: str, save_backward: bool = True) -> None:
+        """At level debug: record a variable, and its gradients when they arrive, in debug.json.
+
+        Needs neither `start()` nor `stop()`; `step()` separates steps. At other levels nothing happens.
+
+        Args:
+            variable: A tensor, int, float or str, or lists, tuples and dicts of them.
+            name: Its name; the k-th call of a name in a step is `{name}.{k}.debug`.
+            save_backward: Whether gradients are recorded, as `{name}_grad.{k}.debug`.
+
+        Raises:
+            MsprobeError: There is no debugger. (A wrong argument is a warning, the script goes on.)
+        """
+        with cls._lock:
+            recorder = cls._current("save")
+            collector = recorder.collector
+            if recorder.pid != os.getpid() or collector.level != "debug":
+                return
+            problem = _save.problem(variable, name, save_backward)
+            if problem is not None:
+                _log.log(_log.WARNING, f"save() is skipped: {problem}")
+                return
+            collector.set_environment(torch.__version__, platform.python_version(), _environment.world_size())
+            recorder.saved += capture.save(variable, name, _environment.detect_rank(), save_backward)
+
+    @classmethod
+    def check_neutral(
+        cls, step_fn: Callable[[], Any], model: Any = None, optimizer: Any = None, steps: int = 3
+    ) -> _neutral.Neutrality:
+        """Train with and without this collection from one state and compare every bit; says what it found.
+
+        What is compared after each step: the returned value, gradients, parameters, buffers, optimizer and random
+        states. Everything is put back afterwards. The dump of the check goes to a temporary folder. Call it between
+        `stop()` and `start()`; `step_fn` itself must not call the debugger, and what else it advances (a data loader,
+        a scheduler) has to be the same in each run.
+
+        Args:
+            step_fn: One training step, without arguments; may return the loss.
+            model: The module or list of modules that it trains.
+            optimizer: Its optimizer or list of optimizers.
+            steps: Number of steps of each of the three runs.
+
+        Raises:
+            ConfigError: An argument is wrong, or the level is debug.
+            MsprobeError: There is no debugger, or it is running.
+        """
+        with cls._lock:
+            outer = cls._current("check_neutral")
+            if outer.running:
+                raise MsprobeError(ErrorCode.INVALID_ARGUMENT, "check_neutral(): call stop() first")
+            if outer.collector.level == "debug":
+                raise ConfigError(
+                    ErrorCode.INVALID_ARGUMENT, "check_neutral(): the level is debug, where nothing is intercepted"
+                )
+            if type(steps) is not int or steps < 1:
+                raise ConfigError(
+                    ErrorCode.INVALID_ARGUMENT, f"check_neutral(steps={steps!r}): an int >= 1 was expected", "steps"
+                )
+            subject = _neutral.Subject(step_fn, model, optimizer)
+            with _neutral.temporary_folder() as folder:
+                try:
+                    answer = cls._check_neutral(outer, subject, model, steps, folder)
+                finally:
+                    cls._recorder = outer
+                    outer.collector.attach()
+        _log.log(_log.INFO if answer else _log.WARNING, f"check_neutral: {answer}")
+        return answer
+
+    @classmethod
+    def _check_neutral(
+        cls, outer: _Recorder, subject: _neutral.Subject, model: Any, steps: int, folder: str
+    ) -> _neutral.Neutrality:
+        def quiet(level: int, message: str) -> None:
+            if level >= _log.ERROR:
+                _log.log(level, message)
+
+        config, task, _, level, _ = outer.settings
+        inner = cls._recorder = _Recorder((config, task, folder, level, "[]"), None, quiet)
+        eager = _environment.Eager()  # compiled regions run eagerly in both kinds of run (decisions.md 54)
+
+        def plain(step: Callable[[], Any]) -> Any:
+            eager.install()
+            try:
+                return step()
+            finally:
+                eager.uninstall()
+
+        written = 0
+
+        def recorded(step: Callable[[], Any]) -> Any:
+            nonlocal written
+            cls.start(model)
+            try:
+                return step()
+            finally:
+                cls.stop()
+                written += inner.collector.written
+                cls.step()
+
+        try:
+            answer = _neutral.compare_runs(
+                subject, steps, plain, recorded, " (compiled regions ran eagerly in all runs)" if eager.used else ""
+            )
+            if answer and written == 0:
+                return _neutral.Neutrality(False, "not tested: with these settings nothing was recorded")
+            return answer
+        finally:
+            if inner.running:
+                inner.end()
+            inner.collector.close()
+            inner.collector.detach()
+
+    @classmethod
+    def monitor(cls, model: Any) -> None:
+        """Not offered: monitoring of gradients (task grad_probe of 8.x). Says so; the script goes on."""
+        cls._current("monitor")
+        _log.log(
+            _log.ERROR,
+            "monitor(): the task grad_probe is not part of this tool and nothing is monitored; "
+            'parameter gradients are recorded at level "L0" or "mix" as parameters_grad',
+        )
+
+    @classmethod
+    def _begin_unit(cls, module: nn.Module, name: str) -> None:
+        with cls._lock:
+            recorder = cls._current("module_dump")
+            if recorder.pid != os.getpid():
+                return
+            if recorder.collector.wants_modules and recorder.hooks.knows(module):
+                _log.log(_log.INFO, f"module_dump({name!r}): this module is recorded already")
+                return
+            recorder.units.add_unit(module, name)
+            recorder.switch(module)
+
+    @classmethod
+    def _end_unit(cls) -> None:
+        with cls._lock:
+            recorder = cls._current("module_dump_end")
+            if recorder.pid == os.getpid():
+                recorder.switch(None)
 
     @classmethod
     def set_init_step(cls, step: int) -> None:
@@ -376,6 +579,7 @@ class PrecisionDebugger:
                 return
             if recorder.running:
                 recorder.end()
+            recorder.drop_saved()
             recorder.collector.close()
             recorder.collector.detach()
 
@@ -396,7 +600,7 @@ class PrecisionDebugger:
             return
         recorder.collector.after_fork()
         recorder.running = False
-        for part in reversed(recorder.parts()):
+        for part in [recorder.units, *reversed([*recorder.parts(), *recorder.watchers()])]:
             part.uninstall()
         capture.remove_mode()
 
