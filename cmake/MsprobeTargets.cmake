@@ -8,11 +8,8 @@ find_package(Threads REQUIRED)
 
 set(msprobe_warnings -Wall -Wextra -Wconversion -Wsign-conversion -Wshadow)
 if(MSPROBE_WERROR)
-  list(APPEND msprobe_warnings -Werror)
-endif()
-# g++ 12 takes some std::string concatenations at -O3 for overlapping copies (GCC bug 105329, fixed in 13).
-if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
-  list(APPEND msprobe_warnings -Wno-restrict)
+  # g++ 12 takes some std::string concatenations at -O3 for overlapping copies (GCC bug 105329, fixed in 13).
+  list(APPEND msprobe_warnings -Werror -Wno-error=restrict)
 endif()
 
 foreach(sanitizer IN LISTS MSPROBE_SANITIZE)
