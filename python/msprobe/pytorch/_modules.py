@@ -12,6 +12,7 @@ from torch import nn
 from msprobe._core import Collector, capture
 from msprobe.errors import ConfigError, ErrorCode
 from msprobe.pytorch import _log
+from msprobe.pytorch._compiled import is_compiled
 
 Models = nn.Module | list[nn.Module] | tuple[nn.Module, ...]
 
@@ -35,19 +36,28 @@ def check_models(model: Any) -> list[nn.Module]:
     return models
 
 
+def _class_name(module: nn.Module) -> str:
+    return type(module._orig_mod if is_compiled(module) else module).__name__
+
+
 def _is_script(module: nn.Module) -> bool:
     return isinstance(module, torch.jit.ScriptModule)
 
 
-def _named(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
-    """The modules to record, with their dotted paths. The root only when it has no children."""
-    if _is_script(model) or not any(True for _ in model.children()):
+def _named(model: nn.Module, compiled_as_leaf: bool) -> Iterator[tuple[str, nn.Module]]:
+    """The modules to record, with their dotted paths. The root only when it has no children (or none to look at)."""
+    if _is_script(model) or (compiled_as_leaf and is_compiled(model)) or not any(True for _ in model.children()):
         yield "", model
         return
     named = list(model.named_modules())
     if "verl" in sys.modules:  # its wrappers own the first and the last
         named = named[1:-1]
+    inside: tuple[str, ...] = ()
     for path, module in named:
+        if path.startswith(inside):
+            continue
+        if compiled_as_leaf and is_compiled(module):
+            inside += (path + ".",)
         if module is model or type(module).__name__ == "FullyShardedDataParallel":
             continue
         if _is_script(module):
@@ -79,11 +89,11 @@ class ModuleHooks:
             if id(model) in self._known:
                 continue
             self._known[id(model)] = model
-            for path, module in _named(model):
+            for path, module in _named(model, self._collector.compiled_as_leaf):
                 if id(module) in self._numbers:
                     continue
                 full = ".".join(p for p in (str(i) if indexed else "", path) if p)
-                number = self._collector.register_module(full, type(module).__name__)
+                number = self._collector.register_module(full, _class_name(module))
                 self._numbers[id(module)] = (module, number)
                 self._paths[number] = full or type(module).__name__
 

@@ -164,7 +164,6 @@ def compare_runs(
     steps: int,
     plain: Callable[[Callable[[], Any]], Any],
     recorded: Callable[[Callable[[], Any]], Any],
-    note: str,
 ) -> Neutrality:
     """Twice without collection, to see that the step repeats itself at all, and once with it."""
     try:
@@ -184,7 +183,7 @@ def compare_runs(
         step, name = found
         return Neutrality(False, f"not bit-neutral: step {step}, {name} is the first that differs", step, name)
     tensors = sum(len(s) for s in first)
-    return Neutrality(True, f"bit-neutral: {steps} steps, {tensors} tensors compared{note}")
+    return Neutrality(True, f"bit-neutral: {steps} steps, {tensors} tensors compared")
 
 
 def temporary_folder() -> tempfile.TemporaryDirectory[str]:

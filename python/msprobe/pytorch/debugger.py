@@ -8,6 +8,7 @@ import os
 import platform
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import torch
@@ -16,6 +17,7 @@ from torch import nn
 from msprobe._core import Collector, capture
 from msprobe.errors import ConfigError, DumpError, ErrorCode, MsprobeError
 from msprobe.pytorch import _environment, _log, _neutral, _save
+from msprobe.pytorch._compiled import CompiledLeaves
 from msprobe.pytorch._intercept import custom_apis, interception
 from msprobe.pytorch._modules import ModuleHooks, check_models
 
@@ -60,6 +62,7 @@ class _Recorder:
         self.units = ModuleHooks(self.collector)  # of module_dump
         self.unit: nn.Module | None = None  # the one that is recorded now
         self.saved: list[Any] = []  # handles of the gradient hooks of save()
+        self.leaves: CompiledLeaves | None = None
         self.regions = _environment.Regions()
         self.threads = _environment.Threads()
         self.eager = _environment.Eager()
@@ -68,6 +71,9 @@ class _Recorder:
         both = self.collector.wants_apis and self.collector.wants_modules
         self.phases = _environment.Phases(self.collector) if both else None
         interception()  # readies the C side for module hooks too
+        if self.collector.compiled_as_leaf:
+            aside = (self.eager, self.regions, self.intercept)
+            self.leaves = CompiledLeaves([p for p in aside if p is not None])
         self.counter: _TokenCounter | None = None
         self.collector.attach()
 
@@ -78,8 +84,8 @@ class _Recorder:
 
     def watchers(self) -> list[Any]:
         """What sees the calls: set aside while one module is recorded as a unit."""
-        watchers: list[Any] = [self.hooks] if self.collector.wants_modules else []
-        return watchers if self.intercept is None else [*watchers, self.intercept]
+        watchers = (self.hooks if self.collector.wants_modules else None, self.intercept, self.leaves)
+        return [w for w in watchers if w is not None]
 
     def begin(self) -> None:
         """Put everything in place and record."""
@@ -105,7 +111,8 @@ class _Recorder:
         self.running = True
         if self.eager.used and not self.said_eager:
             self.said_eager = True
-            _log.log(_log.INFO, "regions compiled by torch.compile run eagerly while recording")
+            what = "functions" if self.leaves is not None else "regions"
+            _log.log(_log.INFO, f"{what} compiled by torch.compile run eagerly while recording")
         if self.counter is None:
             self.record()
 
@@ -451,13 +458,18 @@ class PrecisionDebugger:
 
         config, task, _, level, _ = outer.settings
         inner = cls._recorder = _Recorder((config, task, folder, level, "[]"), None, quiet)
-        eager = _environment.Eager()  # compiled regions run eagerly in both kinds of run (decisions.md 54)
+        # What is compiled runs in the same way with and without collection (decisions.md 54).
+        eager = _environment.Eager()
+        leaves = CompiledLeaves([eager])
 
         def plain(step: Callable[[], Any]) -> Any:
             eager.install()
+            if inner.leaves is not None:
+                leaves.install()
             try:
                 return step()
             finally:
+                leaves.uninstall()
                 eager.uninstall()
 
         written = 0
@@ -473,9 +485,10 @@ class PrecisionDebugger:
                 cls.step()
 
         try:
-            answer = _neutral.compare_runs(
-                subject, steps, plain, recorded, " (compiled regions ran eagerly in all runs)" if eager.used else ""
-            )
+            answer = _neutral.compare_runs(subject, steps, plain, recorded)
+            if answer and eager.used:
+                how = "modules ran compiled, compiled functions" if leaves.used else "regions ran"
+                answer = replace(answer, text=f"{answer.text} (compiled {how} eagerly, in all runs)")
             if answer and written == 0:
                 return _neutral.Neutrality(False, "not tested: with these settings nothing was recorded")
             return answer
