@@ -356,11 +356,8 @@ bool AllFailed(const CompareRun& run) {
 
 Result<compare::Postprocessed> Postprocess(const CompareOptions& options, const RankJob& job,
                                            const std::string& scratch, LogSink& log) {
-  constexpr std::string_view kFolder = "dump_tensor_data";
-  if (!options.postprocess.empty()) MSPROBE_TRY(MakeOutputDir(scratch, options.face));
-  return compare::Postprocessed::Make(options.postprocess,
-                                      JoinPath(DirName(job.target_json), kFolder),
-                                      JoinPath(DirName(job.golden_json), kFolder), scratch, log);
+  return compare::Postprocessed::Make(options.postprocess, job.target_json, job.golden_json,
+                                      scratch, log);
 }
 
 std::string RankLabel(const RankJob& job) {

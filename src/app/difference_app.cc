@@ -253,6 +253,7 @@ Status RunPart(const CompareOptions& options, const compare::Options& engine, Pa
   MSPROBE_ASSIGN(Comparison result, compare::CompareRank(input, engine, log, progress, cancel));
   part.comparison = std::make_shared<const Comparison>(std::move(result));
   part.entries = compare::FindDifferences(*part.comparison);
+  MSPROBE_TRY(CreateDirectories(options.output_dir));  // nothing is made for inputs that are refused
   return WriteRankReport(part, options.face, cancel);
 }
 
@@ -326,7 +327,6 @@ Result<AnalysisRun> AnalyzeDifferences(const CompareOptions& options, LogSink& o
   const double begin = MonotonicSeconds();
   MessageLog log(outer_log);
   MSPROBE_ASSIGN(std::vector<Part> parts, PlanParts(options, run, log));
-  MSPROBE_TRY(CreateDirectories(options.output_dir));
   const std::string stamp = StampFor(options.output_dir, parts, run.started);
   for (Part& part : parts) {
     std::string name = ReportPattern(part.job);

@@ -1,21 +1,16 @@
 #include "app/merge_app.h"
 
-#include <dirent.h>
 #include <fmt/format.h>
-#include <fnmatch.h>
 
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <list>
-#include <map>
-#include <mutex>
 #include <optional>
-#include <tuple>
 #include <unordered_map>
 
+#include "app/merge_reports.h"
 #include "base/file.h"
 #include "base/text.h"
 #include "base/thread_pool.h"
@@ -25,300 +20,6 @@
 
 namespace msprobe::app {
 namespace {
-
-constexpr std::string_view kName = "NPU Name";
-constexpr std::string_view kConsistent = "Requires_grad Consistent";
-constexpr std::string_view kResult = "Result";
-constexpr std::string_view kAccuracy = "Accuracy Reached or Not";
-
-// ---- which files
-// ---------------------------------------------------------------------------------
-
-struct ReportFile {
-  std::string path;
-  int64_t step = -1, rank = 0;
-  std::string stamp;  // 14 digits
-  int64_t part = 0;   // of a csv in parts
-  bool csv = false;
-};
-
-bool TakeText(std::string_view& rest, std::string_view text) {
-  if (!rest.starts_with(text)) return false;
-  rest.remove_prefix(text.size());
-  return true;
-}
-
-bool TakeDigits(std::string_view& rest, std::string& out) {
-  const size_t n = std::min(rest.find_first_not_of("0123456789"), rest.size());
-  if (n == 0 || n > 18) return false;
-  out = rest.substr(0, n);
-  rest.remove_prefix(n);
-  return true;
-}
-
-// compare_result[_step<s>]_rank<n>[-rank<n>]_<14 digits>[_part_<k>].xlsx or .csv.
-std::optional<ReportFile> ParseName(std::string_view name) {
-  ReportFile out;
-  std::string digits;
-  if (!TakeText(name, "compare_result_")) return std::nullopt;
-  if (TakeText(name, "step")) {
-    if (!TakeDigits(name, digits) || !TakeText(name, "_")) return std::nullopt;
-    out.step = std::stoll(digits);
-  }
-  if (!TakeText(name, "rank") || !TakeDigits(name, digits)) return std::nullopt;
-  out.rank = std::stoll(digits);
-  if (TakeText(name, "-rank") && !TakeDigits(name, digits)) return std::nullopt;
-  if (!TakeText(name, "_") || !TakeDigits(name, out.stamp) || out.stamp.size() != 14) {
-    return std::nullopt;
-  }
-  if (TakeText(name, "_part_")) {
-    if (!TakeDigits(name, digits)) return std::nullopt;
-    out.part = std::stoll(digits);
-  }
-  out.csv = name == ".csv";
-  if (!out.csv && name != ".xlsx") return std::nullopt;
-  return out;
-}
-
-struct RankFiles {
-  std::string label;
-  bool csv = false;
-  std::vector<std::string> paths;  // parts in order
-};
-
-Result<std::vector<std::string>> ListNames(const std::string& dir) {
-  DIR* handle = opendir(dir.c_str());
-  if (handle == nullptr) return ErrnoError(errno, "open", dir);
-  std::vector<std::string> out;
-  while (const dirent* entry = readdir(handle)) out.emplace_back(entry->d_name);
-  closedir(handle);
-  std::sort(out.begin(), out.end());
-  return out;
-}
-
-// One report per rank, the newest; a workbook before a csv of the same second.
-Result<std::vector<RankFiles>> FindReports(const std::string& dir, LogSink& log) {
-  MSPROBE_ASSIGN(const std::vector<std::string> names, ListNames(dir));
-  std::map<std::pair<int64_t, int64_t>,
-           std::map<std::pair<std::string, bool>, std::vector<ReportFile>>>
-      found;  // (step, rank) -> (stamp, is workbook) -> parts
-  for (const std::string& name : names) {
-    std::optional<ReportFile> file = ParseName(name);
-    if (!file) {
-      if (name.starts_with("compare_result_rank_")) {
-        log.Warning(fmt::format("{}: carries no rank number and is left out", name));
-      }
-      continue;
-    }
-    file->path = JoinPath(dir, name);
-    found[{file->step, file->rank}][{file->stamp, !file->csv}].push_back(std::move(*file));
-  }
-  const bool steps = !found.empty() && found.rbegin()->first.first >= 0;
-  std::vector<RankFiles> out;
-  for (auto& [place, reports] : found) {
-    RankFiles rank;
-    rank.label = fmt::format("rank{}", place.second);
-    if (steps && place.first >= 0) rank.label = fmt::format("step{} {}", place.first, rank.label);
-    std::vector<ReportFile>& newest = reports.rbegin()->second;
-    std::sort(newest.begin(), newest.end(),
-              [](const ReportFile& a, const ReportFile& b) { return a.part < b.part; });
-    rank.csv = newest.front().csv;
-    for (const ReportFile& f : newest) rank.paths.push_back(f.path);
-    if (reports.size() > 1) {
-      log.Warning(fmt::format("{}: {} reports, the newest is taken: {}", rank.label, reports.size(),
-                              BaseName(rank.paths.front())));
-    }
-    out.push_back(std::move(rank));
-  }
-  return out;
-}
-
-// ---- what a report holds
-// -------------------------------------------------------------------------
-
-struct ModeInfo {
-  std::string_view name;
-  std::string_view mark;  // a column that only this mode has
-  std::vector<std::string_view> metrics;
-};
-
-const std::vector<ModeInfo>& Modes() {
-  static const std::vector<ModeInfo> modes = {
-      {"tensor",
-       "Cosine",
-       {"Cosine", "EucDist", "MaxAbsErr", "MaxRelativeErr", "One Thousandth Err Ratio",
-        "Five Thousandths Err Ratio", kConsistent}},
-      {"statistics",
-       "Max diff",
-       {"Max diff", "Min diff", "Mean diff", "L2norm diff", "MaxRelativeErr", "MinRelativeErr",
-        "MeanRelativeErr", "NormRelativeErr", kConsistent}},
-      {"md5", "NPU MD5", {kResult, kConsistent}}};
-  return modes;
-}
-
-// Columns that may be asked for beside the metrics of the mode.
-constexpr std::array<std::string_view, 2> kVerdicts = {kResult, kAccuracy};
-
-class NamePatterns {
- public:
-  explicit NamePatterns(const std::vector<std::string>& patterns) : patterns_(patterns) {}
-
-  // Index of the first pattern that `name` belongs to: whole components at the beginning, or a
-  // pattern with * ? [ over the whole name or its beginning.
-  std::optional<size_t> Match(const std::string& name) const {
-    for (size_t i = 0; i < patterns_.size(); ++i) {
-      const std::string& p = patterns_[i];
-      if (p.find_first_of("*?[") == std::string::npos) {
-        if (name.starts_with(p) && (name.size() == p.size() || name[p.size()] == '.')) return i;
-      } else if (fnmatch(p.c_str(), name.c_str(), 0) == 0 ||
-                 fnmatch((p + ".*").c_str(), name.c_str(), 0) == 0) {
-        return i;
-      }
-    }
-    return std::nullopt;
-  }
-
- private:
-  const std::vector<std::string>& patterns_;
-};
-
-struct PickedRow {
-  std::string name;
-  std::vector<std::string> cells;  // of the metrics asked for; "" where the report has none
-};
-
-struct RankRows {
-  std::string mode;
-  std::vector<bool> has;  // metric asked for -> the report has it
-  std::vector<PickedRow> rows;
-  std::vector<bool> seen;  // api -> some row belongs to it
-};
-
-// Takes the rows and columns that are asked for out of one report.
-class RowPicker final : public report::CsvRows {
- public:
-  RowPicker(const config::MergeConfig& config, RankRows& out)
-      : config_(config), patterns_(config.apis), out_(out) {
-    out_.seen.resize(config.apis.size());
-  }
-
-  Status Header(std::span<const std::string> columns) override {
-    const auto find = [&](std::string_view name) {
-      const auto it = std::find(columns.begin(), columns.end(), name);
-      return it == columns.end() ? -1 : static_cast<int>(it - columns.begin());
-    };
-    name_ = find(kName);
-    const ModeInfo* mode = nullptr;
-    for (const ModeInfo& m : Modes()) {
-      if (find(m.mark) >= 0) mode = &m;
-    }
-    if (name_ < 0 || mode == nullptr) {
-      return Error(ErrorCode::kMalformed, "not a report of compare: its columns are other ones");
-    }
-    if (!out_.mode.empty() && out_.mode != mode->name) {
-      return Error(ErrorCode::kMalformed, "its parts are of different modes");
-    }
-    out_.mode = mode->name;
-    npu_max_ = find("NPU max");
-    bench_max_ = find("Bench max");
-    columns_.clear();
-    for (const std::string& metric : config_.metrics) {
-      const bool known =
-          std::find(mode->metrics.begin(), mode->metrics.end(), metric) != mode->metrics.end() ||
-          std::find(kVerdicts.begin(), kVerdicts.end(), metric) != kVerdicts.end();
-      columns_.push_back(known ? find(metric) : -1);
-    }
-    out_.has.assign(columns_.size(), false);
-    for (size_t i = 0; i < columns_.size(); ++i) out_.has[i] = columns_[i] >= 0;
-    return {};
-  }
-
-  Status Row(std::span<const std::string> cells, uint32_t) override {
-    const std::string& name = cells[static_cast<size_t>(name_)];
-    const std::optional<size_t> api = patterns_.Match(name);
-    if (!api) return {};
-    out_.seen[*api] = true;
-    PickedRow row;
-    row.name = name;
-    for (size_t i = 0; i < columns_.size(); ++i) {
-      if (columns_[i] < 0) {
-        row.cells.emplace_back();
-        continue;
-      }
-      row.cells.push_back(
-          Shown(cells, cells[static_cast<size_t>(columns_[i])], config_.metrics[i]));
-    }
-    out_.rows.push_back(std::move(row));
-    return {};
-  }
-
- private:
-  // Cells without a figure show what both sides recorded: process groups become visible so.
-  std::string Shown(std::span<const std::string> cells, const std::string& cell,
-                    std::string_view metric) const {
-    constexpr std::array<std::string_view, 3> kNoFigure = {"N/A", "unsupported", "Nan"};
-    if (npu_max_ < 0 || bench_max_ < 0 || metric == kConsistent || metric == kResult ||
-        metric == kAccuracy ||
-        std::find(kNoFigure.begin(), kNoFigure.end(), cell) == kNoFigure.end()) {
-      return cell;
-    }
-    return fmt::format("NPU:{}  Bench:{}", cells[static_cast<size_t>(npu_max_)],
-                       cells[static_cast<size_t>(bench_max_)]);
-  }
-
-  const config::MergeConfig& config_;
-  NamePatterns patterns_;
-  RankRows& out_;
-  int name_ = -1, npu_max_ = -1, bench_max_ = -1;
-  std::vector<int> columns_;
-};
-
-Status PickXlsx(const std::string& path, RowPicker& picker) {
-  MSPROBE_ASSIGN(const std::vector<report::TextTable> sheets, report::ReadXlsx(path));
-  if (sheets.empty()) return Error(ErrorCode::kMalformed, "the workbook is empty").At(path);
-  const bool parts = sheets.front().sheet.starts_with("part_");
-  for (const report::TextTable& sheet : sheets) {
-    if (&sheet != &sheets.front() && !(parts && sheet.sheet.starts_with("part_"))) continue;
-    Status status = picker.Header(sheet.columns);
-    if (!status.ok()) return std::move(status).error().At(path);
-    for (const auto& row : sheet.rows) MSPROBE_TRY(picker.Row(row, 0));
-  }
-  return {};
-}
-
-Result<RankRows> PickRank(const RankFiles& files, const config::MergeConfig& config) {
-  RankRows out;
-  RowPicker picker(config, out);
-  for (const std::string& path : files.paths) {
-    if (files.csv) {
-      MSPROBE_TRY(report::ReadCsvRows(path, picker));
-    } else {
-      MSPROBE_TRY(PickXlsx(path, picker));
-    }
-  }
-  // Names that stand several times in a report keep their order: name, name (2), ….
-  std::unordered_map<std::string, int> times;
-  for (PickedRow& row : out.rows) {
-    const int n = ++times[row.name];
-    if (n > 1) row.name += fmt::format(" ({})", n);
-  }
-  return out;
-}
-
-// The modes' own metrics when the file names none: those of the modes that are there.
-std::vector<std::string> DefaultMetrics() {
-  std::vector<std::string> out;
-  for (const ModeInfo& mode : Modes()) {
-    for (const std::string_view m : mode.metrics) {
-      if (std::find(out.begin(), out.end(), m) == out.end()) out.emplace_back(m);
-    }
-  }
-  // Verdicts are for md5 reports; other modes show figures.
-  return out;
-}
-
-// ---- the merged table
-// ----------------------------------------------------------------------------
 
 // All names: the order of the first report; names of later ones behind the name they follow there.
 std::vector<std::string> JoinNames(const std::vector<const RankRows*>& ranks, bool sort) {
@@ -363,7 +64,7 @@ std::optional<double> Badness(std::string_view cell, std::string_view metric) {
                                                                                   {"Warning", 2},
                                                                                   {"error", 3},
                                                                                   {"No", 3}}};
-  if (metric == kConsistent || metric == kResult || metric == kAccuracy) {
+  if (metric == kConsistentColumn || metric == kResultColumn || metric == kAccuracyColumn) {
     if (cell == "Different") return 3;
     for (const auto& [word, value] : kWords) {
       if (word == cell) return value;
@@ -420,7 +121,7 @@ struct Merge {
 
 Status WriteSheet(const Merge& merge, size_t metric, const std::string& title,
                   report::BookWriter& book, MergeRun& run) {
-  std::vector<std::string> columns = {std::string(kName)};
+  std::vector<std::string> columns = {std::string(kNameColumn)};
   columns.insert(columns.end(), merge.labels.begin(), merge.labels.end());
   columns.emplace_back("worst rank");
   columns.emplace_back("worst value");
@@ -460,7 +161,7 @@ Status WriteBook(const MergeOptions& options, const std::vector<std::string>& me
                                  [&](const RankRows* r) { return r->has[m]; });
     if (!any) continue;
     // Verdicts come with md5 reports, and with others when asked for.
-    if (options.config.metrics.empty() && metrics[m] == kResult &&
+    if (options.config.metrics.empty() && metrics[m] == kResultColumn &&
         std::none_of(merge.ranks.begin(), merge.ranks.end(),
                      [](const RankRows* r) { return r->mode == "md5"; })) {
       continue;
@@ -543,30 +244,11 @@ void WarnMissing(const MergeOptions& options, const MergedRank& rank, const Rank
   }
 }
 
-Error TooFew(const MergeOptions& options, size_t n) {
-  return Error(ErrorCode::kNothingToDo,
-               n == 0 ? "no report of a rank inside" : "the report of one rank only")
-      .At(options.input_dir)
-      .Hint("expected compare_result_rank<n>_<time>.xlsx or .csv of at least two ranks");
-}
+using ReadRanks = std::vector<std::optional<Result<RankRows>>>;
 
-}  // namespace
-
-Result<MergeRun> MergeReports(const MergeOptions& options, LogSink& log,
-                              const CancelToken* cancel) {
-  MergeRun run;
-  const int64_t started = UnixSeconds();
-  const double begin = MonotonicSeconds();
-  MSPROBE_ASSIGN(const std::vector<RankFiles> files, FindReports(options.input_dir, log));
-  if (files.size() < 2) return TooFew(options, files.size());
-  config::MergeConfig config = options.config;
-  if (config.metrics.empty()) config.metrics = DefaultMetrics();
-
-  std::vector<std::optional<Result<RankRows>>> read(files.size());
-  ParallelFor(
-      files.size(), options.workers, [&](size_t i) { read[i] = PickRank(files[i], config); },
-      cancel);
-  if (cancel != nullptr && cancel->cancelled()) return Error(ErrorCode::kCancelled, "interrupted");
+// The ranks that could be read; the others are named. The rows stay in `read`.
+Merge JoinRanks(const MergeOptions& options, const std::vector<RankFiles>& files,
+                const ReadRanks& read, MergeRun& run, LogSink& log) {
   Merge merge;
   for (size_t i = 0; i < files.size(); ++i) {
     MergedRank rank;
@@ -586,16 +268,51 @@ Result<MergeRun> MergeReports(const MergeOptions& options, LogSink& log,
     }
     run.ranks.push_back(std::move(rank));
   }
-  if (merge.ranks.size() < 2) return TooFew(options, merge.ranks.size());
-  merge.names = JoinNames(merge.ranks, options.sort_names);
-  if (merge.names.empty()) {
-    return Error(ErrorCode::kNothingToDo, "no report has a row of any name in `api`")
-        .At(options.input_dir);
-  }
   for (const RankRows* rank : merge.ranks) {
     RowIndex index;
     for (const PickedRow& row : rank->rows) index.emplace(row.name, &row);
     merge.index.push_back(std::move(index));
+  }
+  merge.names = JoinNames(merge.ranks, options.sort_names);
+  return merge;
+}
+
+Error TooFew(const MergeOptions& options, size_t n) {
+  return Error(ErrorCode::kNothingToDo,
+               n == 0 ? "no report of a rank inside" : "the report of one rank only")
+      .At(options.input_dir)
+      .Hint("expected compare_result_rank<n>_<time>.xlsx or .csv of at least two ranks");
+}
+
+}  // namespace
+
+Result<MergeRun> MergeReports(const MergeOptions& options, LogSink& log,
+                              const CancelToken* cancel) {
+  MergeRun run;
+  const int64_t started = UnixSeconds();
+  const double begin = MonotonicSeconds();
+  MSPROBE_ASSIGN(const std::vector<RankFiles> files, FindReports(options.input_dir, log));
+  if (files.size() < 2) return TooFew(options, files.size());
+  config::MergeConfig config = options.config;
+  if (config.metrics.empty()) config.metrics = AllMetrics();
+
+  ReadRanks read(files.size());
+  ParallelFor(
+      files.size(), options.workers, [&](size_t i) { read[i] = PickRank(files[i], config); },
+      cancel);
+  if (cancel != nullptr && cancel->cancelled()) return Error(ErrorCode::kCancelled, "interrupted");
+  Merge merge = JoinRanks(options, files, read, run, log);
+  if (merge.ranks.size() < 2) return TooFew(options, merge.ranks.size());
+  if (merge.names.empty()) {
+    return Error(ErrorCode::kNothingToDo, "no report has a row of any name in `api`")
+        .At(options.input_dir);
+  }
+  const bool any = std::any_of(merge.ranks.begin(), merge.ranks.end(), [](const RankRows* r) {
+    return std::find(r->has.begin(), r->has.end(), true) != r->has.end();
+  });
+  if (!any) {
+    return Error(ErrorCode::kConfig, "no report has any of the columns in `compare_index`")
+        .At(options.input_dir);
   }
   run.rows = merge.names.size();
   MSPROBE_TRY(CreateDirectories(options.output_dir));
@@ -605,13 +322,6 @@ Result<MergeRun> MergeReports(const MergeOptions& options, LogSink& log,
   run.path = JoinPath(options.output_dir, fmt::format("multi_ranks_compare_merge_{}.xlsx", stamp));
   run.summary_path =
       JoinPath(options.output_dir, fmt::format("merge_result_summary_{}.json", stamp));
-  const bool any = std::any_of(merge.ranks.begin(), merge.ranks.end(), [](const RankRows* r) {
-    return std::find(r->has.begin(), r->has.end(), true) != r->has.end();
-  });
-  if (!any) {
-    return Error(ErrorCode::kConfig, "no report has any of the columns in `compare_index`")
-        .At(options.input_dir);
-  }
   MSPROBE_TRY(WriteBook(options, config.metrics, merge, run));
   run.seconds = MonotonicSeconds() - begin;
   MSPROBE_TRY(WriteSummary(options, run, started));

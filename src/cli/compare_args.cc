@@ -41,7 +41,7 @@ void AddShared(CLI::App& app, CompareArgs& out) {
                "only find the first entry that differs, over all ranks; writes JSON")
       ->group(kCommon);
   app.add_option("--config", out.config_path,
-                 "multiply tensors by matrices first: right_matmul, left_matmul, left_right_matmul")
+                 "clear or multiply tensors first: valid_length, right_matmul, left_matmul, …")
       ->type_name("YAML")
       ->group(kMatching);
   app.add_option("--json", out.json_path, "also every row as one line of JSON")

@@ -158,7 +158,7 @@ struct Input {
   std::string target_json, golden_json;     // dump.json or debug.json of one rank
   std::optional<std::string> target_stack;  // shown when set
   // Tensor files that stand in for recorded ones (postprocess.h), by `data_name`.
-  std::shared_ptr<const FileMap> target_files, golden_files;
+  std::shared_ptr<const FileMap> target_files = {}, golden_files = {};
 };
 
 struct Counts {

@@ -10,6 +10,7 @@
 
 #include "base/file.h"
 #include "compare/pair_reader.h"
+#include "compare/valid_tail.h"
 #include "formats/tensor_file.h"
 
 namespace msprobe::compare {
@@ -169,16 +170,35 @@ Status ApplyOne(const MatrixProduct& product, const Operand& matrix, const std::
 }  // namespace
 
 Result<Postprocessed> Postprocessed::Make(const config::PostprocessConfig& config,
-                                          const std::string& target_folder,
-                                          const std::string& golden_folder,
+                                          const std::string& target_json,
+                                          const std::string& golden_json,
                                           const std::string& scratch_parent, LogSink& log) {
+  constexpr std::string_view kTensors = "dump_tensor_data";
   Postprocessed out;
-  if (config.empty()) return out;
-  std::string pattern = JoinPath(scratch_parent, ".msprobe_products_XXXXXX");
-  if (mkdtemp(pattern.data()) == nullptr) return ErrnoError(errno, "create", pattern);
-  out.folder_ = std::make_shared<Folder>(pattern);
-  auto target = std::make_shared<FileMap>();
-  auto golden = std::make_shared<FileMap>();
+  // Made when the first file is needed: most comparisons need none.
+  const auto new_file = [&]() -> Result<std::string> {
+    if (!out.folder_) {
+      MSPROBE_TRY(CreateDirectories(scratch_parent));
+      std::string pattern = JoinPath(scratch_parent, ".msprobe_products_XXXXXX");
+      if (mkdtemp(pattern.data()) == nullptr) return ErrnoError(errno, "create", pattern);
+      out.folder_ = std::make_shared<Folder>(pattern);
+    }
+    return out.folder_->NewFile();
+  };
+  struct SideFiles {
+    const std::string& json;
+    const std::vector<config::ValidLength>& lengths;
+    std::string folder;
+    std::shared_ptr<FileMap> files;
+  };
+  SideFiles sides[] = {{target_json, config.target_lengths,
+                        JoinPath(DirName(target_json), kTensors), std::make_shared<FileMap>()},
+                       {golden_json, config.golden_lengths,
+                        JoinPath(DirName(golden_json), kTensors), std::make_shared<FileMap>()}};
+  for (const SideFiles& side : sides) {
+    // A dump that cannot be read is the comparison's to refuse.
+    (void)ClearInvalidTails(side.json, side.folder, side.lengths, *side.files, new_file, log).ok();
+  }
   for (const MatrixProduct& product : config.products) {
     const Result<Operand> matrix = ReadOperand(product.matrix, false);
     if (!matrix.ok()) {
@@ -186,10 +206,10 @@ Result<Postprocessed> Postprocessed::Make(const config::PostprocessConfig& confi
                               matrix.error().ToString()));
       continue;
     }
-    FileMap& files = product.golden ? *golden : *target;
-    const std::string& folder = product.golden ? golden_folder : target_folder;
+    const SideFiles& side = sides[product.golden ? 1 : 0];
     for (const std::string& name : product.data_names) {
-      const Status done = ApplyOne(product, *matrix, name, folder, files, out.folder_->NewFile());
+      MSPROBE_ASSIGN(const std::string file, new_file());
+      const Status done = ApplyOne(product, *matrix, name, side.folder, *side.files, file);
       if (!done.ok()) {
         log.Warning(fmt::format("{} ({}) is compared as it is: {} ({})", name,
                                 product.golden ? "golden" : "target", done.error().message,
@@ -197,8 +217,8 @@ Result<Postprocessed> Postprocessed::Make(const config::PostprocessConfig& confi
       }
     }
   }
-  out.target_ = std::move(target);
-  out.golden_ = std::move(golden);
+  if (!sides[0].files->empty()) out.target_ = sides[0].files;
+  if (!sides[1].files->empty()) out.golden_ = sides[1].files;
   return out;
 }
 

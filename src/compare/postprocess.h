@@ -14,15 +14,15 @@ namespace msprobe::compare {
 // Products of one pair of dumps, kept in files of a private folder that goes with the object.
 class Postprocessed {
  public:
-  // Folders hold the tensors (dump_tensor_data); `scratch_parent` must exist. Applies the products
-  // in order, each to what the one before left. X·M and M·X are taken over the last one or two
-  // dimensions of X without its extents of 1, M has two. float32 products round after each
-  // multiply-add, as upstream's do; bf16 and 8-bit tensors become float32; integers float64. A
-  // product that cannot be made (missing or unreadable file, sizes that do not fit, complex) is a
-  // warning, and the tensor stays as it is. Errors: only those of the private folder.
+  // Tensors lie in dump_tensor_data beside the JSON files; `scratch_parent` must exist. First
+  // outputs are cleared behind their valid length (valid_tail.h), then products are made in order,
+  // each of what the one before left. X·M and M·X are taken over the last one or two dimensions of
+  // X without its extents of 1, M has two. float32 products round after each multiply-add, as
+  // upstream's do; bf16 and 8-bit tensors become float32; integers float64. What cannot be done
+  // (missing or unreadable files, sizes that do not fit, complex) is a warning, and the tensor
+  // stays as it is. Errors: only those of the private folder.
   static Result<Postprocessed> Make(const config::PostprocessConfig& config,
-                                    const std::string& target_folder,
-                                    const std::string& golden_folder,
+                                    const std::string& target_json, const std::string& golden_json,
                                     const std::string& scratch_parent, LogSink& log);
   Postprocessed(Postprocessed&&) noexcept = default;
   Postprocessed& operator=(Postprocessed&&) noexcept = default;

@@ -85,7 +85,30 @@ struct Reader {
   }
 };
 
+// A map of API to keyword; an empty one switches the side off.
+void ReadLengths(const std::string& path, const YamlNode& map, const std::string& key,
+                 Problems& problems, std::vector<ValidLength>& out) {
+  out.clear();
+  if (map.IsEmpty()) return;
+  if (map.kind != YamlNode::Kind::kMap) {
+    problems.Add(YamlProblem(path, map, key, "not a mapping of APIs to keyword arguments",
+                             "expected like \"npu_grouped_matmul: group_list\""));
+    return;
+  }
+  for (const auto& [api, keyword] : map.members) {
+    if (keyword.kind == YamlNode::Kind::kText && !api.empty()) {
+      out.push_back({api, keyword.text});
+    } else {
+      problems.Add(YamlProblem(path, keyword, key + "." + api, "not the name of an argument"));
+    }
+  }
+}
+
 }  // namespace
+
+std::vector<ValidLength> DefaultValidLengths() {
+  return {{"npu_dequant_swiglu_quant", "group_index"}, {"npu_grouped_matmul", "group_list"}};
+}
 
 Result<PostprocessConfig> ReadPostprocessConfig(const std::string& path, LogSink& log) {
   MSPROBE_ASSIGN(const YamlNode root, ReadYamlTree(path));
@@ -103,7 +126,22 @@ Result<PostprocessConfig> ReadPostprocessConfig(const std::string& path, LogSink
   Reader reader{path, problems, log};
   std::vector<std::string_view> names;
   for (const Block& block : Blocks()) names.push_back(block.name);
+  names.push_back("valid_length");
   reader.CheckKeys(root, "", names);
+  if (const YamlNode* lengths = root.Find("valid_length")) {
+    if (lengths->kind == YamlNode::Kind::kMap) {
+      reader.CheckKeys(*lengths, "valid_length.", {"target", "golden"});
+    } else if (!lengths->IsEmpty()) {
+      problems.Add(YamlProblem(path, *lengths, "valid_length", "not a mapping",
+                               "expected target and golden"));
+    }
+    for (const auto& [side, out_lengths] :
+         {std::pair("target", &out.target_lengths), {"golden", &out.golden_lengths}}) {
+      const YamlNode* map = lengths->Find(side);
+      if (map == nullptr) continue;
+      ReadLengths(path, *map, std::string("valid_length.") + side, problems, *out_lengths);
+    }
+  }
   for (const Block& block : Blocks()) {
     const YamlNode* node = root.Find(block.name);
     if (node == nullptr || node->IsEmpty()) continue;

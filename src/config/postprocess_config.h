@@ -1,5 +1,5 @@
-// What is done to recorded tensors before they are compared: multiplication by matrices
-// (compare.md 17.2).
+// What is done to recorded tensors before they are compared (compare.md 17): outputs are cleared
+// behind their valid length, tensors are multiplied by matrices.
 #pragma once
 
 #include <string>
@@ -20,13 +20,24 @@ struct MatrixProduct {
   std::vector<std::string> data_names;  // files of dump_tensor_data
 };
 
+// Outputs of calls whose name holds `api` mean nothing behind the sum of the integer tensor in
+// keyword argument `keyword` (17.1).
+struct ValidLength {
+  std::string api, keyword;
+};
+// What holds without a file, on both sides (D22).
+std::vector<ValidLength> DefaultValidLengths();
+
 struct PostprocessConfig {
   std::vector<MatrixProduct> products;
-  bool empty() const { return products.empty(); }
+  std::vector<ValidLength> target_lengths = DefaultValidLengths();
+  std::vector<ValidLength> golden_lengths = DefaultValidLengths();
 };
 
-// Unknown keys are warned about, or refused when they are nearly a known one; empty blocks and maps
-// are off. Errors with line, column and key for values of another kind.
+// Blocks right_matmul, left_matmul, left_right_matmul, and ours (D33): valid_length with the maps
+// `target` and `golden` of API to keyword, which stand in for the defaults of their side. Unknown
+// keys are warned about, or refused when they are nearly a known one; empty blocks and maps are
+// off. Errors with line, column and key for values of another kind.
 Result<PostprocessConfig> ReadPostprocessConfig(const std::string& path, LogSink& log);
 
 }  // namespace msprobe::config

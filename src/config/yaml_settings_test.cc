@@ -69,6 +69,24 @@ TEST_F(YamlSettings, ProductsComeInOrder) {
   EXPECT_THAT(out->products[2].data_names, ElementsAre("d.pt"));
 }
 
+TEST_F(YamlSettings, ValidLengthsReplaceTheDefaultsOfTheirSide) {
+  const auto out =
+      ReadPostprocessConfig(Write("p.yaml", "valid_length:\n  target: {my_op: lengths}\n"), log_);
+  ASSERT_TRUE(out.ok());
+  ASSERT_THAT(out->target_lengths, SizeIs(1));
+  EXPECT_EQ(out->target_lengths[0].api, "my_op");
+  EXPECT_EQ(out->target_lengths[0].keyword, "lengths");
+  EXPECT_THAT(out->golden_lengths, SizeIs(2));  // npu_dequant_swiglu_quant, npu_grouped_matmul
+  const auto off = ReadPostprocessConfig(Write("o.yaml", "valid_length: {golden: {}}"), log_);
+  ASSERT_TRUE(off.ok());
+  EXPECT_THAT(off->golden_lengths, IsEmpty());
+  EXPECT_THAT(off->target_lengths, SizeIs(2));
+  EXPECT_THAT(ProductError("valid_length: {target: [a]}"),
+              HasSubstr("valid_length.target: not a mapping"));
+  EXPECT_THAT(ProductError("valid_length: {target: {a: [b]}}"),
+              HasSubstr("not the name of an argument"));
+}
+
 TEST_F(YamlSettings, ProductErrorsNameTheirPlace) {
   EXPECT_EQ(ProductError(""), "");
   EXPECT_THAT(log_.warnings, SizeIs(1));

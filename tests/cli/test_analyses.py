@@ -291,6 +291,14 @@ def test_first_difference_refuses_row_outputs(pair, msprobe, option):
     assert run.errors()[0].startswith(f"{option}: has no rows to write beside -da")
 
 
+def test_first_difference_of_a_broken_dump_leaves_nothing(pair, msprobe):
+    (pair / "t" / "dump.json").write_text("[]")
+    run = msprobe("compare", "-tp", "t/dump.json", "-gp", "g/dump.json", "-o", "out", "-da")
+    assert run.status == 2
+    assert "t/dump.json" in run.errors()[0]
+    assert not (pair / "out").exists()
+
+
 def test_first_difference_needs_calls(pair, msprobe):
     for side in ("t", "g"):
         (pair / side / "dump.json").rename(pair / side / "debug.json")
@@ -394,6 +402,25 @@ def test_config_with_a_missing_matrix_is_a_warning(tmp_path, msprobe):
     run = msprobe("compare", "-tp", "t/dump.json", "-gp", "g/dump.json", "-o", "out", "--config", "p.yaml")
     assert run.status == 0
     assert "1 tensors are compared as they are: gone.npy" in run.err
+
+
+def test_valid_length_clears_the_tail_of_a_named_operator(tmp_path, msprobe):
+    """The second row is behind the valid length 1: what stands there does not count."""
+    for side, tail in (("t", 7.0), ("g", -7.0)):
+        data = tmp_path / side / "dump_tensor_data"
+        data.mkdir(parents=True)
+        np.save(data / "n.npy", np.array([1], dtype=np.int64))
+        np.save(data / "y.npy", np.array([[1.0, 2.0], [tail, tail]], dtype=np.float32))
+        call = entry(output=[tensor(shape=[2, 2], data_name="y.npy")])
+        call["input_kwargs"] = {"lengths": tensor(dtype="torch.int64", shape=[1], data_name="n.npy")}
+        write_json(tmp_path / side / "dump.json", dump({"Torch.my_op.0.forward": call}, task="tensor"))
+    (tmp_path / "p.yaml").write_text("valid_length: {target: {my_op: lengths}, golden: {my_op: lengths}}\n")
+    for extra, largest in ((["--config", "p.yaml"], 0.0), ([], 14.0)):
+        folder = f"out{len(extra)}"
+        run = msprobe("compare", "-tp", "t/dump.json", "-gp", "g/dump.json", "-o", folder, "--json", "r", *extra)
+        assert run.status == 0
+        rows = [json.loads(line) for line in (tmp_path / "r").read_text().splitlines()]
+        assert rows[-1]["MaxAbsErr"] == largest
 
 
 def test_config_errors_name_their_place(pair, msprobe):
