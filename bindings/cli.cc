@@ -13,8 +13,14 @@ void RegisterCli(nanobind::module_& m) {
   m.def(
       "main",
       [](const std::vector<std::string>& argv) {
+        // Handles its own exceptions and answers with an exit status.
+        cli::Hooks hooks;
+        hooks.precheck = [](const std::string& options) {
+          const nb::gil_scoped_acquire acquire;
+          return nb::cast<int>(nb::module_::import_("msprobe.precheck.run").attr("main")(options));
+        };
         const nb::gil_scoped_release release;
-        return cli::Main(argv);
+        return cli::Main(argv, hooks);
       },
       nb::arg("argv"),
       "Run the command line (argv[0] is the program's name) and return its exit status.\n\n"

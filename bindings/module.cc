@@ -7,4 +7,5 @@ NB_MODULE(_core, m) {
   RegisterCollect(m);
   RegisterCompare(m);
   RegisterMetrics(m);
+  RegisterPrecheck(m);
 }

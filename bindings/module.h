@@ -9,5 +9,6 @@ void RegisterCli(nanobind::module_& m);
 void RegisterCollect(nanobind::module_& m);
 void RegisterCompare(nanobind::module_& m);
 void RegisterMetrics(nanobind::module_& m);
+void RegisterPrecheck(nanobind::module_& m);
 
 }  // namespace msprobe::bindings

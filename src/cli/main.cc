@@ -11,6 +11,7 @@
 #include "cli/merge_command.h"
 #include "cli/names.h"
 #include "cli/overflow_command.h"
+#include "cli/precheck_command.h"
 #include "cli/precision_command.h"
 #include "cli/status.h"
 #include "cli/terminal.h"
@@ -33,6 +34,8 @@ Commands:
   compare                compare two dumps and say where they part
   merge_result           put the reports of many ranks side by side
   overflow_check         find the entry that brought NaN or infinity into a dump (older: nan_analyze)
+  acc_check              replay every recorded API and compare it with a reference in higher precision (older: run_ut)
+  multi_acc_check        the same in several processes (older: multi_run_ut)
   api_precision_compare  final verdict of the pre-check: two details files of it, one per device, against each other
 
 Other:
@@ -43,8 +46,9 @@ Exit status: 0 done, 1 failed or done in part, 2 refused before any work, 3 --fa
 )";
 
 const std::vector<std::string>& Commands() {
-  static const std::vector<std::string> commands = {"compare", "api_precision_compare",
-                                                   "merge_result", "overflow_check", "nan_analyze"};
+  static const std::vector<std::string> commands = {
+      "compare", "api_precision_compare", "merge_result", "overflow_check", "nan_analyze",
+      "run_ut",  "multi_run_ut",          "acc_check",    "multi_acc_check"};
   return commands;
 }
 
@@ -53,10 +57,12 @@ int Refuse(Terminal& terminal, const Error& error) {
   return kRefused;
 }
 
-int RunCommand(std::span<const std::string> args, app::Face face, Terminal& terminal) {
+int RunCommand(std::span<const std::string> args, app::Face face, const Hooks& hooks,
+               Terminal& terminal) {
   const std::string& name = args.front();
   if (name == "compare") return RunCompare(args.subspan(1), face, terminal);
   if (name == "api_precision_compare") return RunPrecision(args.subspan(1), face, terminal);
+  if (IsPrecheckCommand(name)) return RunPrecheck(name, args.subspan(1), face, hooks, terminal);
   if (name == "merge_result") return RunMerge(args.subspan(1), face, terminal);
   if (name == "overflow_check" || name == "nan_analyze") {
     return RunOverflow(name, args.subspan(1), face, terminal);
@@ -69,7 +75,7 @@ int RunCommand(std::span<const std::string> args, app::Face face, Terminal& term
 bool IsHelp(std::string_view a) { return a == "-h" || a == "--help" || a == "help"; }
 
 // `-f pytorch COMMAND …`, the spelling of the 8.x releases: the framework comes first.
-int RunOldSpelling(std::span<const std::string> args, Terminal& terminal) {
+int RunOldSpelling(std::span<const std::string> args, const Hooks& hooks, Terminal& terminal) {
   const bool joined = args.front().starts_with("--framework=");
   const size_t used = joined ? 1 : 2;
   if (args.size() < used) {
@@ -89,10 +95,10 @@ int RunOldSpelling(std::span<const std::string> args, Terminal& terminal) {
     terminal.PrintAnswer(kHelp);
     return kDone;
   }
-  return RunCommand(args.subspan(used), app::Face::kOld, terminal);
+  return RunCommand(args.subspan(used), app::Face::kOld, hooks, terminal);
 }
 
-int Run(std::span<const std::string> args, Terminal& terminal) {
+int Run(std::span<const std::string> args, const Hooks& hooks, Terminal& terminal) {
   if (args.empty() || IsHelp(args[0])) {
     terminal.PrintAnswer(kHelp);
     return kDone;
@@ -102,18 +108,18 @@ int Run(std::span<const std::string> args, Terminal& terminal) {
     return kDone;
   }
   if (args[0] == "-f" || args[0] == "--framework" || args[0].starts_with("--framework=")) {
-    return RunOldSpelling(args, terminal);
+    return RunOldSpelling(args, hooks, terminal);
   }
-  return RunCommand(args, app::Face::kNew, terminal);
+  return RunCommand(args, app::Face::kNew, hooks, terminal);
 }
 
 }  // namespace
 
-int Main(const std::vector<std::string>& argv) {
+int Main(const std::vector<std::string>& argv, const Hooks& hooks) {
   Terminal terminal(LogLevel::kWarning);
   // The one translation point for exceptions: the libraries below have none of their own.
   try {
-    return Run(std::span(argv).subspan(std::min<size_t>(argv.size(), 1)), terminal);
+    return Run(std::span(argv).subspan(std::min<size_t>(argv.size(), 1)), hooks, terminal);
   } catch (const std::bad_alloc&) {
     const Error error(ErrorCode::kInternal, "out of memory");
     terminal.PrintErrors({&error, 1});

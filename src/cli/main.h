@@ -2,15 +2,22 @@
 // wheel's console script.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
 namespace msprobe::cli {
 
+// Commands that need PyTorch are run by the host, when it is Python.
+struct Hooks {
+  // run_ut, acc_check and their multi forms: checked options as JSON text in, exit status out.
+  std::function<int(const std::string& options)> precheck;
+};
+
 // argv[0] is the program's name. Returns the exit status (architecture.md 5): 0 done, 1 failed or
 // partial, 2 refused before any work, 3 --fail-on reached, 130/143 interrupted by SIGINT/SIGTERM.
 // Answers go to stdout, messages and the closing line to stderr. While it runs it owns the handlers
 // of SIGINT and SIGTERM and restores them. Not reentrant. Never throws.
-int Main(const std::vector<std::string>& argv);
+int Main(const std::vector<std::string>& argv, const Hooks& hooks = {});
 
 }  // namespace msprobe::cli

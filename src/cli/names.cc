@@ -21,20 +21,11 @@ constexpr std::array kAliases = {
     Alias{"-npu", "--npu_csv_path"},       Alias{"-gpu", "--gpu_csv_path"},
 };
 
-constexpr std::array<std::string_view, 13> kPlannedCommands = {
-    "merge_result", "run_ut",          "multi_run_ut",
-    "acc_check",    "multi_acc_check", "run_overflow_check",
-    "nan_analyze",  "overflow_check",  "graph_visualize",
-    "op_generate",  "parse",           "config_check",
-    "inspect"};
+constexpr std::array<std::string_view, 6> kPlannedCommands = {
+    "run_overflow_check", "graph_visualize", "op_generate", "parse", "config_check", "inspect"};
 
-constexpr std::array<std::string_view, 11> kPlannedOptions = {
-    "--diff_analyze",   "--consistent_check",
-    "--backend",        "--config",
-    "--rank",           "--step",
-    "--html",           "--explain-rules",
-    "--engine",         "--ray-address",
-    "--save_error_data"};
+constexpr std::array<std::string_view, 7> kPlannedOptions = {
+    "--consistent_check", "--backend", "--rank", "--step", "--html", "--engine", "--ray-address"};
 
 template <class List>
 bool Contains(const List& list, std::string_view name) {
@@ -84,6 +75,17 @@ Error UnknownError(std::string_view kind, std::string_view given,
       Error(ErrorCode::kInvalidArgument, fmt::format("unknown {}", kind)).At(std::string(given));
   if (!near.empty()) return std::move(out).Hint(fmt::format("did you mean {}?", near));
   return std::move(out).Hint("see `msprobe --help`");
+}
+
+Error WrongValue(std::string_view option, std::string_view value,
+                 std::span<const std::string_view> allowed) {
+  const std::string_view near = Nearest(value, allowed);
+  std::string hint = near.empty() ? "" : fmt::format("did you mean {}? ", near);
+  hint += "allowed:";
+  for (const std::string_view a : allowed) hint += fmt::format(" {}", a);
+  return Error(ErrorCode::kInvalidArgument, fmt::format("has no value '{}'", value))
+      .At(std::string(option))
+      .Hint(hint);
 }
 
 std::vector<Error> CheckOptions(std::span<const std::string> arguments,

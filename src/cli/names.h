@@ -35,6 +35,10 @@ Error PlannedError(std::string_view what);
 Error UnknownError(std::string_view kind, std::string_view given,
                    const std::vector<std::string>& known);
 
+// "--rules: has no value 'bse'; did you mean base? allowed: base default".
+Error WrongValue(std::string_view option, std::string_view value,
+                 std::span<const std::string_view> allowed);
+
 // Checks every argument that begins with '-': it must be one of `known` (long forms and single
 // letters, "--name=value" allowed). Values that begin with '-' are refused as upstream refuses
 // them. `other_face`: options of the other spelling of the command, for a better hint.

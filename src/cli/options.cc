@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <memory>
 
-#include "base/text.h"
 #include "cli/names.h"
 
 namespace msprobe::cli {
@@ -97,17 +96,6 @@ Error MissingOption(std::string_view option, std::string_view what) {
   return Error(ErrorCode::kInvalidArgument, "is required")
       .At(std::string(option))
       .Hint(std::string(what));
-}
-
-Error WrongValue(std::string_view option, std::string_view value,
-                 std::span<const std::string_view> allowed) {
-  const std::string_view near = Nearest(value, allowed);
-  std::string hint = near.empty() ? "" : fmt::format("did you mean {}? ", near);
-  hint += "allowed:";
-  for (const std::string_view a : allowed) hint += fmt::format(" {}", a);
-  return Error(ErrorCode::kInvalidArgument, fmt::format("has no value '{}'", value))
-      .At(std::string(option))
-      .Hint(hint);
 }
 
 std::string OptionHelp(CLI::App& app, std::string_view first_group) {

@@ -40,10 +40,6 @@ std::vector<Error> Parse(CLI::App& app, std::span<const std::string> arguments);
 std::vector<std::pair<std::string, std::string>> Echo(const CLI::App& app);
 
 Error MissingOption(std::string_view option, std::string_view what);
-// "--rules: has no value 'bse'; did you mean base? allowed: base default".
-Error WrongValue(std::string_view option, std::string_view value,
-                 std::span<const std::string_view> allowed);
-
 // The library's help without its own head and with single empty lines; `first_group` is where it
 // begins.
 std::string OptionHelp(CLI::App& app, std::string_view first_group);

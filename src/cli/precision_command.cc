@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "cli/options.h"
+#include "cli/names.h"
 #include "cli/precision_args.h"
 #include "cli/status.h"
 #include "precheck/explain.h"

@@ -16,6 +16,7 @@ struct OutputPair {
   std::string_view bench_dtype, device_dtype;
   TensorView bench, device;
   bool float8_input = false;
+  bool gradient = false;  // 16-bit: errors are judged at the magnitude of the whole gradient, too
 };
 
 // Fills cells, status and message of `row` (its name is the caller's). Never fails: what cannot be

@@ -6,57 +6,13 @@
 #include <cstring>
 #include <limits>
 
+#include "precheck/load.h"
 #include "tensor/convert.h"
 
 namespace msprobe::precheck {
 namespace {
 
 constexpr size_t kBlock = 1024;
-
-// Elements [first, first + n) of a contiguous floating view as T.
-template <class T>
-void Load(const TensorView& view, size_t first, size_t n, T* out) {
-  const std::byte* p = view.data + first * ItemSize(view.dtype);
-  const auto convert = [&]<class S>(auto&& to_float, S) {
-    for (size_t i = 0; i < n; ++i) {
-      S bits;
-      std::memcpy(&bits, p + i * sizeof(S), sizeof(S));
-      out[i] = static_cast<T>(to_float(bits));
-    }
-  };
-  switch (view.dtype) {
-    case DType::kF64:
-      convert([](double x) { return x; }, double{});
-      return;
-    case DType::kF32:
-      convert([](float x) { return x; }, float{});
-      return;
-    case DType::kF16:
-      convert(HalfToFloat, uint16_t{});
-      return;
-    case DType::kBF16:
-      convert(BFloat16ToFloat, uint16_t{});
-      return;
-    case DType::kF8E4M3FN:
-      convert(Float8E4M3FNToFloat, uint8_t{});
-      return;
-    case DType::kF8E4M3FNUZ:
-      convert(Float8E4M3FNUZToFloat, uint8_t{});
-      return;
-    case DType::kF8E5M2:
-      convert(Float8E5M2ToFloat, uint8_t{});
-      return;
-    case DType::kF8E5M2FNUZ:
-      convert(Float8E5M2FNUZToFloat, uint8_t{});
-      return;
-    case DType::kF8E8M0FNU:
-      convert(Float8E8M0FNUToFloat, uint8_t{});
-      return;
-    default:
-      std::fill_n(out, n, std::numeric_limits<T>::quiet_NaN());
-      return;
-  }
-}
 
 // Double to half with one rounding: through a float that is rounded to odd.
 float RoundToHalf(double x) {
@@ -159,8 +115,10 @@ struct CosineSums {
 template <class T>
 class Pass {
  public:
-  Pass(const TensorView& bench, const TensorView& device)
-      : device_(device.dtype), k_(ConstantsFor(bench.dtype, device.dtype)) {
+  Pass(const TensorView& bench, const TensorView& device, double scale)
+      : device_(device.dtype),
+        k_(ConstantsFor(bench.dtype, device.dtype)),
+        scale_(static_cast<T>(scale)) {
     f_.single = sizeof(T) == sizeof(float);
   }
 
@@ -247,11 +205,12 @@ class Pass {
     if (!finite_pair) return;
     cosine_.Add(static_cast<double>(d), static_cast<double>(b));
     f_.masked_max_abs_error = std::max(f_.masked_max_abs_error, static_cast<double>(ae));
-    f_.masked_below_hundredth += rel < static_cast<T>(0.01);
-    f_.masked_below_thousandth += rel < static_cast<T>(0.001);
-    f_.masked_below_ten_thousandth += rel < static_cast<T>(0.0001);
-    f_.masked_below_wide += rel < static_cast<T>(0x1p-6);
-    f_.masked_below_rounding += rel < static_cast<T>(0x1p-8);
+    const T decisive = scale_ > 0 ? std::min(rel, ae / scale_) : rel;
+    f_.masked_below_hundredth += decisive < static_cast<T>(0.01);
+    f_.masked_below_thousandth += decisive < static_cast<T>(0.001);
+    f_.masked_below_ten_thousandth += decisive < static_cast<T>(0.0001);
+    f_.masked_below_wide += decisive < static_cast<T>(0x1p-6);
+    f_.masked_below_rounding += decisive < static_cast<T>(0x1p-8);
   }
 
   void Parts(T b, T d, T c, T ae, T abe) {
@@ -297,6 +256,7 @@ class Pass {
 
   DType device_;
   Constants k_;
+  T scale_;
   Figures f_;
   CosineSums cosine_, scaled_;
   bool all_finite_ = true;
@@ -306,16 +266,16 @@ class Pass {
 };
 
 template <class T>
-Figures Run(const TensorView& bench, const TensorView& device) {
-  Pass<T> pass(bench, device);
+Figures Run(const TensorView& bench, const TensorView& device, double scale) {
+  Pass<T> pass(bench, device, scale);
   const size_t n = static_cast<size_t>(bench.num_elements());
   std::array<T, kBlock> b;
   std::array<T, kBlock> d;
   const auto each = [&](auto&& add) {
     for (size_t first = 0; first < n; first += kBlock) {
       const size_t m = std::min(kBlock, n - first);
-      Load(bench, first, m, b.data());
-      Load(device, first, m, d.data());
+      LoadFloats(bench, first, m, b.data());
+      LoadFloats(device, first, m, d.data());
       for (size_t i = 0; i < m; ++i) add(b[i], d[i]);
     }
   };
@@ -363,10 +323,28 @@ Wide ExactAt(const TensorView& view, size_t i) {
 
 }  // namespace
 
-Figures FiguresOf(const TensorView& bench, const TensorView& device) {
+Figures FiguresOf(const TensorView& bench, const TensorView& device, double scale) {
   const bool wide =
       bench.dtype == DType::kF64 || device.dtype == DType::kF64 || IsFloat8(device.dtype);
-  return wide ? Run<double>(bench, device) : Run<float>(bench, device);
+  return wide ? Run<double>(bench, device, scale) : Run<float>(bench, device, scale);
+}
+
+double RootMeanSquare(const TensorView& view) {
+  std::array<double, kBlock> block;
+  const size_t n = static_cast<size_t>(view.num_elements());
+  double squares = 0;
+  uint64_t finite = 0;
+  for (size_t first = 0; first < n; first += kBlock) {
+    const size_t m = std::min(kBlock, n - first);
+    LoadFloats(view, first, m, block.data());
+    for (size_t i = 0; i < m; ++i) {
+      if (!std::isfinite(block[i])) continue;
+      squares += block[i] * block[i];
+      ++finite;
+    }
+  }
+  const double rms = finite == 0 ? 0 : std::sqrt(squares / static_cast<double>(finite));
+  return std::isfinite(rms) ? rms : 0;
 }
 
 ExactFigures ExactFiguresOf(const TensorView& bench, const TensorView& device) {
@@ -395,7 +373,7 @@ uint64_t ZerosOf(const TensorView& view) {
   std::array<double, kBlock> block;
   for (size_t first = 0; first < n; first += kBlock) {
     const size_t m = std::min(kBlock, n - first);
-    Load(view, first, m, block.data());
+    LoadFloats(view, first, m, block.data());
     for (size_t i = 0; i < m; ++i) zeros += block[i] == 0;
   }
   return zeros;

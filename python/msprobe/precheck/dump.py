@@ -1,0 +1,139 @@
+"""Reading dump.json: the calls to replay, in file order, and dropping repeated ones."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from msprobe.errors import ErrorCode, PrecheckError
+from msprobe.precheck.names import words
+
+Record = Any  # a value of the JSON document
+
+MAX_BYTES = 10 << 30
+_STATISTICS = words(
+    "Max Min Mean Norm data_name datapath md5 nan inf finite_max finite_min Max_except_inf_nan Min_except_inf_nan"
+)
+
+
+@dataclass(slots=True)
+class Call:
+    """One recorded call. `forward` is None for a key that has no known form; `problem` says so."""
+
+    name: str  # Torch.matmul.0
+    forward: dict[str, Record] | None
+    backward: dict[str, Record] | None = None
+    problem: str = ""
+
+
+@dataclass(slots=True)
+class Dump:
+    """The calls of one dump.json."""
+
+    path: str
+    calls: list[Call]
+    has_data_files: bool  # dump_data_dir is set: tensors lie in dump_tensor_data beside the file
+
+    @property
+    def data_folder(self) -> str:
+        """Where tensor files are, whatever path the file names: a dump that was moved works."""
+        return os.path.join(os.path.dirname(os.path.abspath(self.path)), "dump_tensor_data")
+
+
+def read_dump(path: str) -> Dump:
+    """Read a dump.json of any release.
+
+    Raises:
+        PrecheckError: The file cannot be read, is no JSON, or lacks `data`; `framework` names another framework.
+    """
+    document = _document(path)
+    framework = str(document.get("framework") or "pytorch").lower()
+    if framework not in ("pytorch", "pt"):
+        raise PrecheckError(
+            ErrorCode.UNSUPPORTED,
+            f"{path}:framework: '{framework}' dumps cannot be replayed; a PyTorch dump is expected",
+        )
+    data = document.get("data")
+    if not isinstance(data, dict):
+        what = "is missing" if "data" not in document or data is None else "is no object"
+        raise PrecheckError(ErrorCode.MALFORMED, f"{path}:data: {what}; a dump.json holds its entries there", path)
+    return Dump(path, list(_calls(data)), bool(document.get("dump_data_dir")))
+
+
+def _document(path: str) -> dict[str, Record]:
+    try:
+        if os.path.getsize(path) > MAX_BYTES:
+            raise PrecheckError(ErrorCode.TOO_LARGE, f"{path}: more than {MAX_BYTES >> 30} GiB", path)
+        with open(path, encoding="utf-8-sig") as f:
+            document = json.load(f)
+    except json.JSONDecodeError as e:
+        message = f"{path}:{e.lineno}:{e.colno}: no JSON: {e.msg}; was the dump cut off?"
+        raise PrecheckError(ErrorCode.MALFORMED, message, path) from None
+    except UnicodeDecodeError as e:
+        raise PrecheckError(ErrorCode.MALFORMED, f"{path}:@{e.start}: not UTF-8 text", path) from None
+    except RecursionError:
+        raise PrecheckError(ErrorCode.TOO_LARGE, f"{path}: nested too deeply", path) from None
+    except OSError as e:
+        code = ErrorCode.NOT_FOUND if isinstance(e, FileNotFoundError) else ErrorCode.IO
+        raise PrecheckError(code, f"{path}: {e.strerror or e}", path) from None
+    if not isinstance(document, dict):
+        raise PrecheckError(ErrorCode.MALFORMED, f"{path}: holds no object; a dump.json is expected", path)
+    return document
+
+
+def _calls(data: dict[str, Record]) -> Iterator[Call]:
+    for key, entry in data.items():
+        if key.startswith(("Module.", "Cell.")):
+            continue
+        name, _, direction = key.rpartition(".")
+        if direction == "backward" and name:
+            continue
+        if direction != "forward" or not name:
+            yield Call(key, None, problem="odd_name: the key does not end in .forward or .backward")
+        elif not isinstance(entry, dict):
+            yield Call(name, None, problem="bad_entry: the entry is no object")
+        else:
+            backward = data.get(f"{name}.backward")
+            yield Call(name, entry, backward if isinstance(backward, dict) else None)
+
+
+def without_repeats(calls: list[Call], *, base_rules: bool) -> list[Call]:
+    """Drop calls that repeat an earlier one of the same API.
+
+    Default: arguments are equal when they agree but for statistics and file names, inside lists too. Base rules compare
+    as earlier releases do: keyword arguments as a whole, positional ones but for Max and Min, lists not at all.
+    """
+    seen: set[str] = set()
+    kept: list[Call] = []
+    for call in calls:
+        if call.forward is None:
+            kept.append(call)
+            continue
+        key = _signature(call, base_rules)
+        if key not in seen:
+            seen.add(key)
+            kept.append(call)
+    return kept
+
+
+def _signature(call: Call, base_rules: bool) -> str:
+    assert call.forward is not None
+    name = call.name.rpartition(".")[0]
+    args = call.forward.get("input_args") or []
+    kwargs = call.forward.get("input_kwargs") or {}
+    if base_rules:
+        args = [{k: v for k, v in a.items() if k not in ("Max", "Min")} if isinstance(a, dict) else None for a in args]
+    else:
+        args, kwargs = _without_statistics(args), _without_statistics(kwargs)
+    return json.dumps([name, args, kwargs], sort_keys=True)
+
+
+def _without_statistics(value: Record) -> Record:
+    if isinstance(value, list):
+        return [_without_statistics(v) for v in value]
+    if not isinstance(value, dict):
+        return value
+    return {k: _without_statistics(v) for k, v in value.items() if k not in _STATISTICS or "dtype" not in value}

@@ -1,0 +1,91 @@
+"""Operators that draw random numbers: the two results are compared as samples, not element by element."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+
+from msprobe import _core
+from msprobe.precheck.judging import host
+from msprobe.precheck.names import words
+from msprobe.precheck.precision import flat_tensors
+
+_RANDOM = words(
+    "bernoulli bernoulli_ multinomial normal normal_ poisson rand rand_like randint randint_like randn randn_like "
+    "randperm cauchy_ exponential_ geometric_ log_normal_ random_ uniform_ gumbel_softmax binomial rrelu rrelu_"
+)
+# sign tests: at 5.1 standard deviations a right device is accused once in three million comparisons
+_LIMIT = 5.1
+_LEAST = 30
+
+
+def is_random(name: str, args: list[Any], kwargs: dict[str, Any]) -> bool:
+    """Does this call draw numbers? Dropout goes by its own rule."""
+    if name in ("rrelu", "rrelu_"):
+        training = kwargs.get("training", args[3] if len(args) > 3 else False)
+        return bool(training)
+    if name in _RANDOM:
+        return True
+    if name == "scaled_dot_product_attention":
+        return bool(kwargs.get("dropout_p", args[4] if len(args) > 4 else 0.0))
+    if name == "multi_head_attention_forward":
+        return bool(kwargs.get("training", True)) and bool(kwargs.get("dropout_p", args[9] if len(args) > 9 else 0.0))
+    return False
+
+
+def random_rows(name: str, prefix: str, bench: Any, device: Any) -> list[_core.PrecheckRow]:
+    """A row per tensor: shape, dtype class, non-finite values, and two sign tests."""
+    first, second = flat_tensors(bench), flat_tensors(device)
+    rows = []
+    for i, (b, d) in enumerate(zip(first, second, strict=False)):
+        row = _core.PrecheckRow(f"{prefix}.{i}", "pass")
+        row.set_kinds(str(b.dtype), str(d.dtype), str(tuple(d.shape)))
+        row.status, row.message = compare_samples(name, host(b), host(d))
+        rows.append(row)
+    if len(first) != len(second):
+        problem = f"structure: the reference has {len(first)} outputs, the device {len(second)}"
+        rows.append(_core.PrecheckRow(f"{prefix}.{len(rows)}", "error", problem))
+    return rows or [_core.PrecheckRow(f"{prefix}.0", "SKIP", "reference output is None")]
+
+
+def compare_samples(name: str, bench: torch.Tensor, device: torch.Tensor) -> tuple[str, str]:
+    """Status and message for two draws of the same distribution."""
+    if bench.shape != device.shape:
+        return "error", f"shapes differ, reference {tuple(bench.shape)} and device {tuple(device.shape)}"
+    b, d = bench.double().reshape(-1), device.double().reshape(-1)
+    if name == "randperm":
+        same = torch.equal(b.sort().values, d.sort().values)
+        return (
+            ("pass", "the same numbers in some order") if same else ("error", "not a permutation of the same numbers")
+        )
+    wrong = int((torch.isnan(d) & ~torch.isnan(b)).sum())
+    if wrong and not torch.isnan(b).any():
+        return "error", f"random: {wrong} NaN where the reference has none"
+    figures = (
+        f"random, compared as samples: mean {_mean(d):.6g} and {_mean(b):.6g}, "
+        f"standard deviation {_deviation(d):.6g} and {_deviation(b):.6g} (device, reference)"
+    )
+    if b.numel() < _LEAST:
+        return "pass", f"{figures}; fewer than {_LEAST} elements"
+    center = b.nanmedian()
+    for what, x, y in (("location", d, b), ("spread", (d - center).abs(), (b - center).abs())):
+        z = sign_deviation(x, y)
+        if z > _LIMIT:
+            return "error", f"{figures}; {what} differs by {z:.3g} standard deviations of a sign test"
+    return "pass", figures
+
+
+def sign_deviation(x: torch.Tensor, y: torch.Tensor) -> float:
+    """How far the counts of x > y and x < y are from even, in standard deviations; ties do not count."""
+    above, below = int((x > y).sum()), int((x < y).sum())
+    return abs(above - below) / math.sqrt(above + below) if above + below else 0.0
+
+
+def _mean(x: torch.Tensor) -> float:
+    return float(x.mean()) if x.numel() else math.nan
+
+
+def _deviation(x: torch.Tensor) -> float:
+    return float(x.std(unbiased=False)) if x.numel() else math.nan

@@ -1,0 +1,444 @@
+"""Replaying one recorded call: inputs, the two calls, gradients, rows."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from msprobe import _core
+from msprobe.errors import ErrorCode, PrecheckError
+from msprobe.precheck import fused
+from msprobe.precheck.devices import Device
+from msprobe.precheck.dump import Call
+from msprobe.precheck.functions import Function, UnknownFunction, candidates, npu_package
+from msprobe.precheck.inputs import Arguments, InputMaker, Unsupported, first_line
+from msprobe.precheck.judging import Context, dropout_rows, rows_of
+from msprobe.precheck.names import words
+from msprobe.precheck.options import Options
+from msprobe.precheck.precision import (
+    Copy,
+    Precision,
+    choose_precision,
+    device_copier,
+    flat_tensors,
+    largest_rms,
+    reference_copier,
+)
+from msprobe.precheck.random_ops import is_random, random_rows
+from msprobe.precheck.settings import Settings
+
+Candidate = Callable[[str, Function, list[Any], dict[str, Any]], Any]
+
+_NO_BACKWARD = {
+    "repeat_interleave": "no_backward_data: repeat_interleave records no backward data",
+    "masked_select": "backward_unsupported: the gradient of masked_select has the size of its random selection",
+}
+# Their results amplify rounding by the condition of the input, so a fixed bound says nothing.
+_AMPLIFYING = words(
+    "cholesky cholesky_inverse cholesky_solve cond corrcoef cov cumprod cumprod_ det eig eigh eigvals eigvalsh "
+    "geqrf householder_product inv inverse ldl_factor ldl_solve logdet lstsq lu lu_factor lu_solve matrix_exp "
+    "matrix_power matrix_rank orgqr ormqr pinv pinverse pow pow_ __pow__ __ipow__ __rpow__ prod qr renorm slogdet "
+    "solve solve_triangular svd svdvals symeig tensorinv tensorsolve triangular_solve"
+)
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What became of one call."""
+
+    name: str
+    forward: str
+    backward: str
+    message: str = ""
+    rows: list[_core.PrecheckRow] = field(default_factory=list)
+    inputs: int | None = None  # checksum
+    tool_failed: bool = False  # for technical reasons of the tool itself: a worker that died or hung
+    saved: dict[str, list[torch.Tensor]] = field(default_factory=dict)  # part of the call to tensors, for error data
+
+
+@dataclass(slots=True)
+class _Side:
+    """One of the calls: its arguments and result."""
+
+    copy: Copy
+    output: Any
+
+
+def skipped(name: str, reason: str) -> Outcome:
+    """The outcome of a call that was not run."""
+    row = _core.PrecheckRow(f"{name}.forward.output.0", "SKIP", reason)
+    return Outcome(name, "SKIP", "SKIP", reason, [row])
+
+
+def load_candidate(text: str) -> Candidate | None:
+    """The function of --candidate module:function.
+
+    Raises:
+        PrecheckError: It cannot be imported or is no function.
+    """
+    if not text:
+        return None
+    module, _, name = text.partition(":")
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        found = getattr(importlib.import_module(module), name)
+    except Exception as e:  # whatever the user's module raises while it is imported
+        raise PrecheckError(ErrorCode.NOT_FOUND, f"--candidate: {text}: {first_line(e)}") from None
+    if not callable(found):
+        raise PrecheckError(ErrorCode.INVALID_ARGUMENT, f"--candidate: {text} is no function")
+    return found  # type: ignore[no-any-return]
+
+
+class Replayer:
+    """Replays calls of one dump on one device."""
+
+    def __init__(
+        self,
+        options: Options,
+        settings: Settings,
+        device: Device,
+        data_folder: str,
+        has_data_files: bool,
+    ) -> None:
+        """Nothing is run yet. Raises PrecheckError when the candidate cannot be loaded."""
+        self._options = options
+        self._settings = settings
+        self._device = device
+        self._data_folder = data_folder
+        self._has_data_files = has_data_files
+        self._candidate = load_candidate(options.candidate)
+        self._base = options.rules == "base"
+        self._old = options.standard == "old"
+        self._hf32 = self._base or device.kind == "npu"
+        self._with_baseline = not self._base and (not device.is_cpu or self._candidate is not None)
+
+    def run(self, call: Call) -> Outcome:
+        """Replay a call. Never raises for what is wrong with the call: that is a SKIP with its reason."""
+        if call.forward is None:
+            return skipped(call.name, call.problem)
+        parts = call.name.split(".")
+        if parts[0] in ("Distributed", "MindSpeed"):
+            return skipped(call.name, f"unsupported: {parts[0]} calls need other processes and are not replayed")
+        if len(parts) not in (3, 4):
+            return skipped(call.name, "unsupported: the name is not Type.name.N")
+        bare = ".".join(parts[1:-1])
+        if reason := self._settings.skip_reason(bare):
+            return skipped(call.name, reason)
+        try:
+            return self._run(call, parts[0], bare)
+        except (Unsupported, UnknownFunction) as e:
+            return skipped(call.name, str(e))
+        except (torch.cuda.OutOfMemoryError, MemoryError) as e:
+            self._device.empty_cache()
+            return skipped(call.name, f"out_of_memory: {first_line(e)}")
+        except Exception as e:  # operators raise anything
+            return skipped(call.name, f"failed: {type(e).__name__}: {first_line(e)}")
+
+    def _run(self, call: Call, prefix: str, bare: str) -> Outcome:
+        assert call.forward is not None
+        functions = self._functions(call, prefix, bare)
+        maker = InputMaker(call.name, bare, self._options.seed, self._data_folder, self._has_data_files, self._hf32)
+        arguments = maker.make(call.forward)
+        if self._base and self._device.kind != "npu" and arguments.has_float8():
+            raise Unsupported(f"unsupported_dtype: 8-bit floats are not replayed on {self._device.kind}")
+        work = _Work(self, call, bare, maker, arguments)
+        outcome = Outcome(call.name, "pass", " ", inputs=arguments.checksum(self._options.seed))
+        work.run(functions, outcome)
+        mark = f"inputs={outcome.inputs:016x}"
+        for row in outcome.rows:
+            row.message = f"{row.message}\n{mark}" if row.message else mark
+        if self._options.save_error_data and (outcome.forward != "pass" or outcome.backward not in ("pass", " ")):
+            work.keep(outcome)
+        return outcome
+
+    def _functions(self, call: Call, prefix: str, bare: str) -> list[tuple[Function, Function]]:
+        """Pairs of device function and reference function to try, likeliest first."""
+        assert call.forward is not None
+        if prefix == "NPU":
+            reference = fused.reference_function(bare)
+            package = npu_package() if self._device.kind == "npu" else None
+            real = getattr(package, bare, None)
+            if real is None:
+                raise UnknownFunction(f"no_npu: {bare} needs an NPU; no NPU operator here")
+            return [(real, reference)]
+        qualified = call.forward.get("qualified")
+        found = candidates(prefix, bare, qualified if isinstance(qualified, str) else "")
+        return [(f, f) for _, f in found]
+
+
+class _Work:
+    """The steps of one call."""
+
+    def __init__(self, owner: Replayer, call: Call, bare: str, maker: InputMaker, arguments: Arguments) -> None:
+        assert call.forward is not None
+        self._owner = owner
+        self._call = call
+        self._forward_record = call.forward
+        self._bare = bare
+        self._last = bare.rpartition(".")[2]
+        self._maker = maker
+        self._arguments = arguments
+        self._device = owner._device
+        self._backward_reason = self._why_no_backward()
+        self._backward_due = call.backward is not None and not self._backward_reason
+        self._precision: Precision = choose_precision(
+            arguments, call.forward, always_f64=owner._options.reference == "f64"
+        )
+        self._is_dropout = "dropout" in call.name
+        self._is_random = is_random(self._last, arguments.args, arguments.kwargs)
+        self._reference: _Side | None = None
+        self._candidate: _Side | None = None
+        self._gradients: list[torch.Tensor | None] = []
+
+    def _why_no_backward(self) -> str:
+        reasons = []
+        if "out" in self._arguments.kwargs:
+            reasons.append("out_argument: a call with out= has no gradient")
+        if self._last in _NO_BACKWARD:
+            reasons.append(_NO_BACKWARD[self._last])
+        return "; ".join(reasons)
+
+    def run(self, functions: list[tuple[Function, Function]], outcome: Outcome) -> None:
+        """Both calls, gradients, and the rows and statuses of the outcome."""
+        real, self._reference = self._call_reference(functions)
+        self._candidate = self._call_device(real)
+        baseline = self._call_baseline(real)
+        context = self._context()
+        context.q_rules = context.q_rules and not self._is_dropout
+        rows = self._rows(
+            context,
+            f"{self._call.name}.forward.output",
+            self._reference.output,
+            self._candidate.output,
+            baseline.output if baseline else None,
+        )
+        outcome.rows = rows
+        outcome.forward = self._worst(rows)
+        if outcome.forward == "SKIP" and rows:
+            outcome.message = rows[0].message
+        self._backward(baseline, context, outcome)
+
+    # ---- calls
+
+    def _call_reference(self, functions: list[tuple[Function, Function]]) -> tuple[Function, _Side]:
+        """The first function that takes the arguments and gives the recorded shapes; the last error when none does."""
+        error: Exception | None = None
+        fallback: tuple[Function, _Side] | None = None
+        for real, reference in functions:
+            copier = reference_copier(
+                self._last,
+                self._precision,
+                self._arguments,
+                base=self._owner._base,
+                hf32=self._owner._hf32,
+                backward=self._backward_due,
+            )
+            copy = copier.copy(self._arguments)
+            try:
+                side = _Side(copy, self._execute(reference, copy, 0))
+            except Exception as e:
+                error = error or e
+                continue
+            if len(functions) == 1 or self._fits(side.output):
+                return real, side
+            fallback = fallback or (real, side)
+        if fallback:
+            return fallback
+        assert error is not None
+        if len(functions) > 1 and error.args and "deprecated" in str(error):
+            raise Unsupported("ambiguous_function: none of the functions of this name takes the recorded arguments")
+        raise error
+
+    def _fits(self, output: Any) -> bool:
+        """Do shapes agree with the recorded outputs (as far as there are any)?"""
+        recorded = self._forward_record.get("output")
+        if not isinstance(recorded, list) or not recorded:
+            return True
+        shapes = [r.get("shape") for r in recorded if isinstance(r, dict) and "shape" in r]
+        return shapes == [list(t.shape) for t in flat_tensors(output)]
+
+    def _call_device(self, real: Function) -> _Side:
+        copy = device_copier(self._device, self._arguments, backward=self._backward_due).copy(self._arguments)
+        candidate = self._owner._candidate
+        with self._device.autocast(self._precision.autocast):
+            if candidate is None:
+                return _Side(copy, self._execute(real, copy, 1))
+
+            def call(*args: Any, **kwargs: Any) -> Any:
+                return candidate(self._call.name, real, list(args), kwargs)
+
+            return _Side(copy, self._execute(call, copy, 1))
+
+    def _call_baseline(self, real: Function) -> _Side | None:
+        """The CPU in the recorded dtypes: what rounding alone does to this call."""
+        if not self._owner._with_baseline or self._is_dropout or self._is_random:
+            return None
+        cpu = Device("cpu", 0)
+        copy = device_copier(cpu, self._arguments, backward=self._backward_due).copy(self._arguments)
+        try:
+            with cpu.autocast(self._precision.autocast):
+                return _Side(copy, self._execute(real, copy, 0))
+        except Exception:  # a dtype that the CPU has no kernel for: no baseline
+            return None
+
+    def _execute(self, function: Function, copy: Copy, draw: int) -> Any:
+        if self._is_random or self._is_dropout:
+            torch.manual_seed((self._maker.seed << 1) + draw)
+        mode = torch.enable_grad() if self._backward_due else torch.no_grad()
+        with mode:
+            return function(*copy.args, **copy.kwargs)
+
+    # ---- gradients
+
+    def _backward(self, baseline: _Side | None, context: Context, outcome: Outcome) -> None:
+        prefix = f"{self._call.name}.backward.output"
+        reason = self._backward_reason
+        if self._backward_due:
+            try:
+                reason = self._run_backward(prefix, baseline, context, outcome)
+            except Unsupported as e:
+                reason = str(e)
+            except Exception as e:
+                reason = f"backward_failed: {type(e).__name__}: {first_line(e)}"
+        if reason:
+            outcome.backward = "SKIP"
+            outcome.rows.append(_core.PrecheckRow(f"{prefix}.0", "SKIP", reason))
+            outcome.message = outcome.message or reason
+
+    def _run_backward(self, prefix: str, baseline: _Side | None, context: Context, outcome: Outcome) -> str:
+        """Rows of the gradients; a reason when there are none."""
+        assert self._call.backward is not None and self._reference is not None and self._candidate is not None
+        self._gradients = self._maker.gradients(self._call.backward)
+        if self._is_random and not self._is_dropout:
+            return "random: gradients of random results are not compared"
+        targets = match_gradients(self._reference.output, self._gradients)
+        if isinstance(targets, str):
+            return targets
+        run_gradients(self._reference.output, targets, None)
+        run_gradients(self._candidate.output, targets, self._device)
+        kept = None
+        if baseline is not None:
+            with contextlib.suppress(Exception):  # no baseline then
+                run_gradients(baseline.output, targets, None)
+                kept = gradients_of(baseline.copy, baseline.copy)
+        bench = gradients_of(self._reference.copy, self._reference.copy)
+        device = gradients_of(self._candidate.copy, self._reference.copy)
+        if not bench:
+            return ""
+        context.gradient = True
+        if context.q_rules:
+            given = [g for g in self._gradients if g is not None]
+            context.scale = largest_rms([*given, *(g for g in bench if g is not None)])
+            context.input_elements = max([g.numel() for g in given], default=1)
+        rows = self._rows(context, prefix, bench, device, kept)
+        outcome.rows.extend(rows)
+        outcome.backward = self._worst(rows)
+        return ""
+
+    # ---- judging
+
+    def _context(self) -> Context:
+        owner = self._owner
+        tensors = self._arguments.tensors()
+        context = Context(
+            self._last,
+            any(str(t.dtype).startswith("torch.float8") for t in tensors),
+            owner._old,
+            not owner._base,
+            amplifies=self._last in _AMPLIFYING,
+        )
+        if context.q_rules:
+            context.scale = largest_rms(tensors)
+            context.input_elements = max([t.numel() for t in tensors], default=1)
+        return context
+
+    def _rows(self, context: Context, prefix: str, bench: Any, device: Any, kept: Any) -> list[_core.PrecheckRow]:
+        if self._is_dropout:
+            return dropout_rows(context, prefix, bench, device)
+        if self._is_random:
+            return random_rows(self._last, prefix, bench, device)
+        return rows_of(context, prefix, bench, device, kept)
+
+    def _worst(self, rows: list[_core.PrecheckRow]) -> str:
+        statuses = {row.status for row in rows}
+        for status in ("error", "warning", "pass"):
+            if status in statuses:
+                return status
+        if not statuses:
+            return " "
+        return "pass" if self._owner._base and self._call.name.partition(".")[0] != "VF" else "SKIP"
+
+    def keep(self, outcome: Outcome) -> None:
+        """Copy the tensors of a call that did not pass into the outcome."""
+        parts: dict[str, Any] = {"forward.input": self._arguments.tensors()}
+        if self._reference is not None and self._candidate is not None:
+            parts["forward.output.bench"] = self._reference.output
+            parts["forward.output.device"] = self._candidate.output
+            parts["backward.input"] = self._gradients
+            parts["backward.output.bench"] = gradients_of(self._reference.copy, self._reference.copy)
+            parts["backward.output.device"] = gradients_of(self._candidate.copy, self._reference.copy)
+        outcome.saved = {part: [t.detach().cpu() for t in flat_tensors(value)] for part, value in parts.items()}
+
+
+def match_gradients(output: Any, gradients: list[torch.Tensor | None]) -> list[torch.Tensor | None] | str:
+    """Recorded gradients by position among the tensors of the output, or why they do not fit.
+
+    A gradient belongs to the output at its position when one was recorded for each output; otherwise they go, in order,
+    to the outputs that require grad.
+    """
+    tensors = flat_tensors(output)
+    out: list[torch.Tensor | None] = [None] * len(tensors)
+    if not any(t.requires_grad for t in tensors):
+        return "no_gradient: no output depends on an input that requires grad"
+    if len(gradients) == len(tensors):
+        pairs = [(i, g) for i, g in enumerate(gradients) if g is not None and tensors[i].requires_grad]
+    else:
+        places = [i for i, t in enumerate(tensors) if t.requires_grad]
+        pairs = list(zip(places, [g for g in gradients if g is not None], strict=False))
+    if not pairs:
+        return "no_gradient: the backward entry holds no input gradients"
+    for i, gradient in pairs:
+        if gradient.shape != tensors[i].shape:
+            if gradient.numel() != tensors[i].numel():
+                return (
+                    f"gradient_shape: the recorded gradient has shape {list(gradient.shape)},"
+                    f" the output {list(tensors[i].shape)}"
+                )
+            gradient = gradient.reshape(tensors[i].shape)  # composite APIs record that of their last node
+        out[i] = gradient
+    return out
+
+
+def run_gradients(output: Any, gradients: list[torch.Tensor | None], device: Device | None) -> None:
+    """Send the gradients back from the outputs; they arrive at the leaves. `device`: where the outputs are."""
+    outputs, sent = [], []
+    for tensor, gradient in zip(flat_tensors(output), gradients, strict=False):
+        if gradient is None or not tensor.requires_grad:
+            continue
+        if gradient.shape != tensor.shape:
+            raise Unsupported(
+                f"gradient_shape: the device result has shape {list(tensor.shape)}, its gradient {list(gradient.shape)}"
+            )
+        outputs.append(tensor)
+        moved = gradient if device is None else device.to(gradient)
+        sent.append(moved.to(tensor.dtype))
+    if not outputs:
+        raise Unsupported("no_gradient: the device result does not depend on its inputs")
+    torch.autograd.backward(outputs, sent)
+
+
+def gradients_of(copy: Copy, shown: Copy) -> list[torch.Tensor | None]:
+    """Gradients of all positional tensors, None where there is none, then of keyword tensors with one in `shown`."""
+    out = [leaf.grad if leaf is not None else None for leaf in copy.positional]
+    for leaf, other in zip(copy.keyword, shown.keyword, strict=False):
+        if leaf is not None and other is not None and other.grad is not None:
+            out.append(leaf.grad)
+    return out

@@ -1,0 +1,330 @@
+"""The run_ut and acc_check commands behind the command line: one run from options to files and exit status."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from msprobe import _core
+from msprobe.errors import ErrorCode, MsprobeError, PrecheckError
+from msprobe.precheck.devices import Device, choose_device
+from msprobe.precheck.dump import Call, Dump, read_dump, without_repeats
+from msprobe.precheck.judging import quiet_warnings
+from msprobe.precheck.options import Options
+from msprobe.precheck.replay import Outcome, Replayer, load_candidate
+from msprobe.precheck.settings import Settings, read_settings
+from msprobe.precheck.workers import run_workers
+
+_DONE, _FAILED, _REFUSED, _FAIL_ON, _SIGNAL_BASE = 0, 1, 2, 3, 128
+_STATUSES = ("pass", "warning", "error", "SKIP")
+
+
+class _Terminated(BaseException):
+    """SIGTERM came."""
+
+
+def main(options_json: str) -> int:
+    """Run a command with checked options and return its exit status (decisions: 0, 1, 2, 3, 130, 143)."""
+    options = Options.from_json(options_json)
+    console = Console(options)
+    try:
+        return _run(options, console)
+    except MsprobeError as e:
+        if options.debug:
+            traceback.print_exc()
+        console.error(e.message)
+        return _FAILED if e.code in (ErrorCode.IO, ErrorCode.NO_SPACE, ErrorCode.INTERNAL) else _REFUSED
+    except KeyboardInterrupt:
+        console.line("interrupted; results so far are kept")
+        return _SIGNAL_BASE + int(signal.SIGINT)
+    except _Terminated:
+        console.line("terminated; results so far are kept")
+        return _SIGNAL_BASE + int(signal.SIGTERM)
+    except Exception as e:
+        if options.debug:
+            traceback.print_exc()
+        console.error(f"{options.command}: {type(e).__name__}: {e}; this is a fault of msprobe; please report it")
+        return _FAILED
+
+
+class Console:
+    """What a person sees: closing lines on stdout as scripts expect them, the rest on stderr."""
+
+    def __init__(self, options: Options) -> None:
+        """Progress is shown only when stderr is a terminal."""
+        self._quiet = options.quiet
+        self._verbose = options.verbose or options.debug
+        self._progress = sys.stderr.isatty() and not options.quiet
+        self._begin = time.monotonic()
+        self._shown = 0.0
+        self.messages: list[str] = []
+
+    def info(self, text: str) -> None:
+        """A line in the log format of earlier releases."""
+        if not self._quiet:
+            self.closing(text)
+
+    def closing(self, text: str) -> None:
+        """The same, shown with -q too."""
+        stamp = time.strftime("%Y-%m-%d %H:%M:%S")
+        print(f"{stamp} ({os.getpid()}) [INFO] {visible(text)}", flush=True)
+
+    def warning(self, text: str) -> None:
+        """A warning; kept for the summary."""
+        self.messages.append(text)
+        self.line(f"warning: {text}")
+
+    def error(self, text: str) -> None:
+        """An error line."""
+        self.line(f"error: {text}")
+
+    def line(self, text: str) -> None:
+        """A line on stderr, shown always."""
+        self._clear()
+        print(f"msprobe: {visible(text)}", file=sys.stderr, flush=True)
+
+    def skip(self, outcome: Outcome) -> None:
+        """With -v: why a call was not run."""
+        if self._verbose and outcome.forward == "SKIP":
+            self.line(f"{outcome.name}: SKIP {outcome.message}")
+
+    def progress(self, done: int, total: int) -> None:
+        """A bar that is redrawn at most ten times a second."""
+        now = time.monotonic()
+        if not self._progress or (now - self._shown < 0.1 and done < total):
+            return
+        self._shown = now
+        elapsed = now - self._begin
+        left = elapsed / done * (total - done) if done else 0.0
+        end = "\n" if done == total else ""
+        print(f"\rProcessing {done}/{total} [{elapsed:.0f}s<{left:.0f}s]\033[K", end=end, file=sys.stderr, flush=True)
+
+    def _clear(self) -> None:
+        if self._progress and self._shown:
+            print("\r\033[K", end="", file=sys.stderr)
+
+
+def visible(text: str) -> str:
+    """Control characters and bidirectional overrides spelled out."""
+    return "".join(c if c.isprintable() or c in "\t " else f"\\u{ord(c):04x}" for c in text)
+
+
+@dataclass(slots=True)
+class Counts:
+    """Statuses of calls, forward and backward."""
+
+    forward: dict[str, int] = field(default_factory=lambda: dict.fromkeys(_STATUSES, 0))
+    backward: dict[str, int] = field(default_factory=lambda: dict.fromkeys(_STATUSES, 0))
+    tool_failed: int = 0
+
+    def add(self, outcome: Outcome) -> None:
+        """Count one call; a backward that was not due is not counted."""
+        self.forward[outcome.forward] += 1
+        if outcome.backward in self.backward:
+            self.backward[outcome.backward] += 1
+        self.tool_failed += outcome.tool_failed
+
+    def text(self) -> str:
+        """The closing line of counts."""
+        parts = []
+        for name, counts in (("forward", self.forward), ("backward", self.backward)):
+            words = ", ".join(f"{status.lower()} {n}" for status, n in counts.items())
+            parts.append(f"{name}: {words}, total {sum(counts.values())}")
+        return "; ".join(parts)
+
+    def document(self) -> dict[str, dict[str, int]]:
+        """For the summary."""
+        out = {}
+        for name, counts in (("forward", self.forward), ("backward", self.backward)):
+            out[name] = {status.lower(): n for status, n in counts.items()} | {"total": sum(counts.values())}
+        return out
+
+    def reached(self, options: Options) -> bool:
+        """Did --fail-on ask for status 3?"""
+        both = {s: self.forward[s] + self.backward[s] for s in _STATUSES}
+        return bool(
+            (options.fail_on_error and both["error"])
+            or (options.fail_on_warning and both["warning"])
+            or (options.fail_on_skip and both["SKIP"])
+        )
+
+
+def _run(options: Options, console: Console) -> int:
+    device = choose_device(options.device, options.device_ids[0], jit_compile=options.jit_compile, tf32=options.tf32)
+    settings = read_settings(options.config_path)
+    dump = read_dump(options.api_info)
+    load_candidate(options.candidate)
+    writer = _open_writer(options)
+    calls = dump.calls
+    if options.filter_api:
+        calls = without_repeats(calls, base_rules=options.rules == "base")
+        console.info(f"{len(dump.calls) - len(calls)} repeated calls of {len(dump.calls)} are left out")
+    done = set(writer.done)
+    left = [c for c in calls if c.name not in done]
+    if not calls:
+        console.warning(f"{options.api_info} holds no API calls")
+    console.info(f"result: {writer.result_path}")
+    console.info(f"details: {writer.details_path}")
+    if device.is_cpu:
+        console.info("CPU against CPU: the device under test is this machine's CPU")
+    run = _Run(options, console, settings, device, dump, writer)
+    previous = signal.signal(signal.SIGTERM, _on_sigterm)
+    try:
+        with quiet_warnings():
+            run.replay(left)
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+        run.finish()
+    return run.status()
+
+
+def _on_sigterm(*_: Any) -> None:
+    raise _Terminated
+
+
+def _open_writer(options: Options) -> _core.PrecheckWriter:
+    if options.csv_path:
+        return _core.PrecheckWriter.resume(options.csv_path, options.retry_skips, options.old_face, options.digits)
+    try:
+        os.makedirs(options.out_path, exist_ok=True)
+    except OSError as e:
+        raise PrecheckError(
+            ErrorCode.PERMISSION, f"{options.out_path}: {e.strerror}; a folder that can be written is expected"
+        ) from None
+    return _core.PrecheckWriter.create(options.out_path, options.old_face, options.digits, options.english)
+
+
+class _Run:
+    """The state of a run between its files."""
+
+    def __init__(
+        self,
+        options: Options,
+        console: Console,
+        settings: Settings,
+        device: Device,
+        dump: Dump,
+        writer: _core.PrecheckWriter,
+    ) -> None:
+        self._options = options
+        self._console = console
+        self._settings = settings
+        self._device = device
+        self._dump = dump
+        self._writer = writer
+        self._counts = Counts()
+        self._inputs: dict[str, str] = {}
+        self._started = time.time()
+        self._complete = False
+
+    def replay(self, calls: list[Call]) -> None:
+        """Run the calls and write their rows, in order."""
+        for n, outcome in enumerate(self._outcomes(calls), 1):
+            rows = outcome.rows
+            self._writer.append(outcome.name, outcome.forward, outcome.backward, outcome.message, rows)
+            self._counts.add(outcome)
+            if outcome.inputs is not None:
+                self._inputs[outcome.name] = f"{outcome.inputs:016x}"
+            if outcome.saved:
+                self._save(outcome)
+            self._console.skip(outcome)
+            self._console.progress(n, len(calls))
+        self._complete = True
+
+    def _outcomes(self, calls: list[Call]) -> Iterator[Outcome]:
+        if self._options.multi:
+            return run_workers(self._options, self._settings, self._device, self._dump, calls)
+        return self._here(calls)
+
+    def _here(self, calls: Iterable[Call]) -> Iterator[Outcome]:
+        replayer = Replayer(
+            self._options, self._settings, self._device, self._dump.data_folder, self._dump.has_data_files
+        )
+        for call in calls:
+            yield replayer.run(call)
+
+    def _save(self, outcome: Outcome) -> None:
+        folder = os.path.join(self._settings.error_data_path, f"ut_error_data{self._writer.stamp}")
+        os.makedirs(folder, exist_ok=True)
+        for part, tensors in outcome.saved.items():
+            for i, tensor in enumerate(tensors):
+                torch.save(tensor, os.path.join(folder, f"{file_name(outcome.name)}.{part}.{i}.pt"))
+
+    def finish(self) -> None:
+        """Closing lines, summary and meta file; also after an interrupt."""
+        options, console = self._options, self._console
+        folder = os.path.dirname(self._writer.result_path) or "."
+        for kind, document in (("meta", self._meta()), ("summary", self._summary())):
+            write_json(os.path.join(folder, f"accuracy_checking_{kind}_{self._writer.stamp}.json"), document)
+        if self._complete:
+            console.info(f"result: {self._writer.result_path}")
+            console.info(f"details: {self._writer.details_path}")
+            word = "run_ut" if options.old_face or options.command.endswith("run_ut") else "acc_check"
+            console.closing(f"Successfully completed {word}/multi_{word}.")
+            if not options.multi:
+                console.closing("UT task completed." if word == "run_ut" else "acc_check task completed.")
+        console.line(f"{options.command}: {self._counts.text()}; path {self._writer.result_path}")
+
+    def status(self) -> int:
+        """Exit status of a run that came to its end."""
+        if self._counts.tool_failed:
+            return _FAILED
+        return _FAIL_ON if self._counts.reached(self._options) else _DONE
+
+    def _meta(self) -> dict[str, Any]:
+        npu = sys.modules.get("torch_npu")
+        return {
+            "format_version": 1,
+            "device": {"kind": self._device.kind, "name": self._device.describe(), "reference": "CPU"},
+            "torch": torch.__version__,
+            "torch_npu": getattr(npu, "__version__", None),
+            "threads": torch.get_num_threads(),
+            "seed": self._options.seed,
+            "standard": self._options.standard,
+            "rules": self._options.rules,
+            "inputs": self._inputs,
+        }
+
+    def _summary(self) -> dict[str, Any]:
+        return {
+            "format_version": 1,
+            "tool_version": _core.__version__,
+            "command": self._options.command,
+            "options": self._options.echo,
+            "inputs": [os.path.abspath(self._options.api_info)],
+            "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self._started)),
+            "seconds": round(time.time() - self._started, 3),
+            "complete": self._complete,
+            "standard": self._options.standard,
+            "rules": self._options.rules,
+            "device": self._device.kind,
+            "compared": "CPU against CPU" if self._device.is_cpu else f"{self._device.kind.upper()} against CPU",
+            "counts": self._counts.document(),
+            "reports": [self._writer.result_path, self._writer.details_path],
+            "messages": self._console.messages,
+        }
+
+
+def write_json(path: str, document: dict[str, Any]) -> None:
+    """Write a file that is there as a whole or not at all."""
+    temporary = f"{path}.{os.getpid()}.tmp"
+    try:
+        with open(temporary, "w", encoding="utf-8") as f:
+            json.dump(document, f, indent=1)
+        os.replace(temporary, path)
+    except OSError as e:
+        raise PrecheckError(ErrorCode.IO, f"{path}: {e.strerror}", path) from None
+
+
+def file_name(text: str) -> str:
+    """A name without characters that lead elsewhere."""
+    return "".join(c if c.isalnum() or c in "._-" else "_" for c in text).lstrip(".") or "_"

@@ -1,0 +1,185 @@
+"""Replay in several processes: a queue of calls, one process per worker, results in the order of the calls.
+
+A process that dies is replaced and its call tried once more; the second time, or when it answers too late, the call is
+a SKIP with the reason and the run goes on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import time
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from multiprocessing.connection import Connection, wait
+from typing import Any
+
+from msprobe.precheck.devices import Device, choose_device
+from msprobe.precheck.dump import Call, Dump
+from msprobe.precheck.judging import quiet_warnings
+from msprobe.precheck.options import Options
+from msprobe.precheck.replay import Outcome, Replayer, skipped
+from msprobe.precheck.settings import Settings
+
+_AHEAD = 64  # finished results that wait for an earlier one, per worker
+
+
+@dataclass(slots=True)
+class _Worker:
+    process: Any
+    pipe: Connection
+    index: int
+    task: int | None = None
+    since: float = field(default_factory=time.monotonic)
+
+
+def _work(pipe: Connection, options: Options, settings: Settings, device_index: int, dump: Dump, threads: int) -> None:
+    """A worker process: calls in, outcomes out, until None comes."""
+    import signal
+
+    import torch
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends its workers
+    torch.set_num_threads(threads)
+    kind = options.device
+    device = choose_device(kind, device_index, jit_compile=options.jit_compile, tf32=options.tf32)
+    replayer = Replayer(options, settings, device, dump.data_folder, dump.has_data_files)
+    with quiet_warnings(), contextlib.suppress(EOFError, BrokenPipeError):
+        while (call := pipe.recv()) is not None:
+            outcome = replayer.run(call)
+            pipe.send(outcome)
+
+
+class _Pool:
+    def __init__(self, options: Options, settings: Settings, device: Device, dump: Dump) -> None:
+        self._options = replace(options, device=device.kind)
+        self._settings = settings
+        self._dump = replace(dump, calls=[])
+        self._context = multiprocessing.get_context("spawn")
+        self._threads = max(1, (os.cpu_count() or 1) // options.workers)
+        self.workers: list[_Worker] = []
+
+    def start(self, index: int) -> _Worker:
+        """A new process, on the device that is its turn."""
+        here, there = self._context.Pipe()
+        ids = self._options.device_ids
+        process = self._context.Process(
+            target=_work,
+            args=(there, self._options, self._settings, ids[index % len(ids)], self._dump, self._threads),
+            daemon=True,
+        )
+        process.start()
+        there.close()
+        worker = _Worker(process, here, index)
+        self.workers.append(worker)
+        return worker
+
+    def end(self, worker: _Worker) -> int | None:
+        """Stop a process, and say how it ended."""
+        worker.pipe.close()
+        if worker.process.is_alive():
+            worker.process.kill()
+        worker.process.join()
+        self.workers.remove(worker)
+        return worker.process.exitcode  # type: ignore[no-any-return]
+
+    def close(self) -> None:
+        """Stop all."""
+        for worker in list(self.workers):
+            with contextlib.suppress(OSError, BrokenPipeError):
+                worker.pipe.send(None)
+        for worker in list(self.workers):
+            worker.process.join(0.5)
+            self.end(worker)
+
+
+def run_workers(
+    options: Options, settings: Settings, device: Device, dump: Dump, calls: list[Call]
+) -> Iterator[Outcome]:
+    """Replay in options.workers processes and yield outcomes in the order of `calls`."""
+    pool = _Pool(options, settings, device, dump)
+    queue = deque(range(len(calls)))
+    deaths: dict[int, int] = {}
+    finished: dict[int, Outcome] = {}
+    following = 0
+    try:
+        for index in range(min(options.workers, len(calls))):
+            pool.start(index)
+        while following < len(calls):
+            _hand_out(pool, queue, calls, following + _AHEAD * options.workers)
+            _collect(pool, options, calls, queue, deaths, finished)
+            while following in finished:
+                yield finished.pop(following)
+                following += 1
+    finally:
+        pool.close()
+
+
+def _hand_out(pool: _Pool, queue: deque[int], calls: list[Call], limit: int) -> None:
+    for worker in pool.workers:
+        if worker.task is None and queue and queue[0] < limit:
+            worker.task = queue.popleft()
+            worker.since = time.monotonic()
+            with contextlib.suppress(OSError, BrokenPipeError):  # a dead one is noticed when results are collected
+                worker.pipe.send(calls[worker.task])
+
+
+def _collect(
+    pool: _Pool,
+    options: Options,
+    calls: list[Call],
+    queue: deque[int],
+    deaths: dict[int, int],
+    finished: dict[int, Outcome],
+) -> None:
+    """Wait for a result, a death or a timeout."""
+    busy = {worker.pipe: worker for worker in pool.workers if worker.task is not None}
+    for pipe in wait(list(busy), _patience(options, list(busy.values()))):
+        worker = busy[pipe]  # type: ignore[index]
+        assert worker.task is not None
+        try:
+            finished[worker.task] = worker.pipe.recv()
+            worker.task = None
+        except (EOFError, OSError):
+            _mourn(pool, worker, calls, queue, deaths, finished)
+    if not options.timeout:
+        return
+    now = time.monotonic()
+    for worker in list(pool.workers):
+        if worker.task is not None and now - worker.since > options.timeout and not worker.pipe.poll():
+            task, index = worker.task, worker.index
+            pool.end(worker)
+            finished[task] = skipped(calls[task].name, f"timeout: no answer within {options.timeout} s")
+            finished[task].tool_failed = True
+            pool.start(index)
+
+
+def _patience(options: Options, busy: list[_Worker]) -> float | None:
+    if not options.timeout or not busy:
+        return None
+    oldest = min(worker.since for worker in busy)
+    return max(0.05, oldest + options.timeout - time.monotonic() + 0.01)
+
+
+def _mourn(
+    pool: _Pool,
+    worker: _Worker,
+    calls: list[Call],
+    queue: deque[int],
+    deaths: dict[int, int],
+    finished: dict[int, Outcome],
+) -> None:
+    task, index = worker.task, worker.index
+    assert task is not None
+    worker.process.join(5)
+    code = pool.end(worker)
+    deaths[task] = deaths.get(task, 0) + 1
+    if deaths[task] >= 2:
+        how = f"signal {-code}" if code is not None and code < 0 else f"status {code}"
+        finished[task] = skipped(calls[task].name, f"worker_died: the process died twice on this call ({how})")
+        finished[task].tool_failed = True
+    else:
+        queue.appendleft(task)
+    pool.start(index)

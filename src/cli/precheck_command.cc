@@ -1,0 +1,219 @@
+#include "cli/precheck_command.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "base/file.h"
+#include "cli/names.h"
+#include "cli/precheck_args.h"
+#include "cli/precision_command.h"
+#include "cli/status.h"
+#include "json/json.h"
+#include "precheck/explain.h"
+
+namespace msprobe::cli {
+namespace {
+
+constexpr std::array<std::string_view, 4> kCommands = {"run_ut", "multi_run_ut", "acc_check",
+                                                       "multi_acc_check"};
+
+struct Checked {
+  std::vector<int64_t> device_ids;
+  int64_t workers = 1, seed = 1234, timeout = 0;
+  precheck::Standard standard = precheck::Standard::kNew;
+  precheck::Rules rules = precheck::Rules::kDefault;
+  precheck::NumberFormat format;
+  PrecheckFailOn fail_on;
+};
+
+class Problems {
+ public:
+  explicit Problems(std::vector<Error>& out) : out_(out) {}
+  void Add(std::optional<Error> e) {
+    if (e) out_.push_back(std::move(*e));
+  }
+  void Add(std::string_view option, std::string what, std::string hint) {
+    out_.push_back(Error(ErrorCode::kInvalidArgument, std::move(what))
+                       .At(std::string(option))
+                       .Hint(std::move(hint)));
+  }
+  void Number(std::string_view option, const std::string& text, int64_t least, int64_t most,
+              int64_t& out) {
+    if (text.empty()) return;
+    const char* end = text.data() + text.size();
+    const auto r = std::from_chars(text.data(), end, out);
+    if (r.ec == std::errc() && r.ptr == end && out >= least && out <= most) return;
+    Add(option, fmt::format("has no value '{}'", text),
+        fmt::format("a whole number from {} to {}", least, most));
+  }
+  void Word(std::string_view option, const std::string& text,
+            std::span<const std::string_view> allowed) {
+    if (std::find(allowed.begin(), allowed.end(), text) == allowed.end())
+      out_.push_back(WrongValue(option, text, allowed));
+  }
+  // An existing regular file with that ending.
+  void File(std::string_view option, const std::string& path, std::string_view suffix) {
+    if (!path.ends_with(suffix)) {
+      Add(option, fmt::format("'{}' does not end in {}", path, suffix),
+          fmt::format("give a {} file", suffix));
+      return;
+    }
+    const auto file = InputFile::Open(path);
+    if (!file.ok()) out_.push_back(file.error());
+  }
+
+ private:
+  std::vector<Error>& out_;
+};
+
+void CheckDevices(const PrecheckArgs& args, Problems& problems, Checked& out) {
+  constexpr std::array<std::string_view, 5> kKinds = {"", "npu", "cuda", "cpu", "auto"};
+  if (std::find(kKinds.begin(), kKinds.end(), args.device_kind) == kKinds.end())
+    problems.Add(WrongValue("--device", args.device_kind, std::span(kKinds).subspan(1)));
+  std::set<int64_t> seen;
+  for (const std::string& text : args.device_ids) {
+    int64_t id = -1;
+    problems.Number("-d", text, 0, 4095, id);
+    if (id >= 0 && !seen.insert(id).second)
+      problems.Add("-d", fmt::format("{} is given twice", id), "give each device once");
+    out.device_ids.push_back(id);
+  }
+  if (out.device_ids.empty()) out.device_ids.push_back(0);
+}
+
+// accuracy_checking_result_<14 digits>.csv, with its details file beside it (precheck.md 1.1).
+void CheckResume(const PrecheckArgs& args, Problems& problems) {
+  if (args.csv_path.empty()) return;
+  constexpr std::string_view kBegin = "accuracy_checking_result_";
+  const std::string_view name = BaseName(args.csv_path);
+  const std::string_view stamp = name.starts_with(kBegin) && name.ends_with(".csv")
+                                     ? name.substr(kBegin.size(), name.size() - kBegin.size() - 4)
+                                     : std::string_view();
+  if (stamp.size() != 14 || stamp.find_first_not_of("0123456789") != std::string_view::npos) {
+    problems.Add("-csv_path", fmt::format("'{}' is not a result file of the pre-check", name),
+                 "its name is accuracy_checking_result_ and 14 digits");
+    return;
+  }
+  problems.File("-csv_path", args.csv_path, ".csv");
+  const std::string details =
+      JoinPath(DirName(args.csv_path), fmt::format("accuracy_checking_details_{}.csv", stamp));
+  if (!PathExists(details))
+    problems.Add("-csv_path", fmt::format("'{}' does not exist", details),
+                 "both files of the earlier run are needed");
+}
+
+void Check(const PrecheckArgs& args, std::vector<Error>& out, Checked& checked) {
+  Problems problems(out);
+  constexpr std::array<std::string_view, 2> kReferences = {"auto", "f64"};
+  problems.Add(ReadStandard(args.standard, args.face, checked.standard));
+  problems.Add(ReadPrecheckRules(args.rules, checked.rules));
+  problems.Add(ReadDigits(args.digits, checked.format));
+  problems.Add(ReadPrecheckFailOn(args.fail_on, checked.fail_on));
+  if (args.explain_rules) return;
+  CheckDevices(args, problems, checked);
+  problems.Word("--reference", args.reference, kReferences);
+  problems.Number("-n", args.multi ? args.num_splits : "", 1, 64, checked.workers);
+  problems.Number("--seed", args.seed, 0, INT64_MAX, checked.seed);
+  problems.Number("--timeout", args.timeout, 1, 86400, checked.timeout);
+  const size_t colon = args.candidate.find(':');
+  if (!args.candidate.empty() &&
+      (colon == std::string::npos || colon == 0 || colon + 1 == args.candidate.size()))
+    problems.Add("--candidate", fmt::format("has no value '{}'", args.candidate),
+                 "MODULE:FUNCTION");
+  problems.File("-api_info", args.api_info, ".json");
+  if (!args.config_path.empty()) problems.File("-config", args.config_path, ".json");
+  CheckResume(args, problems);
+  if (args.retry_skips && args.csv_path.empty())
+    problems.Add("--retry-skips", "needs -csv_path", "give the result file to go on with");
+}
+
+std::string ToJson(const PrecheckArgs& args, const Checked& checked) {
+  std::string text;
+  json::Writer w(text, 0);
+  const auto boolean = [&](std::string_view key, bool value) { w.Key(key).Bool(value); };
+  const auto string = [&](std::string_view key, std::string_view value) {
+    w.Key(key).String(value);
+  };
+  w.StartObject();
+  string("command", args.command);
+  boolean("old_face", args.face == app::Face::kOld);
+  boolean("multi", args.multi);
+  string("api_info", args.api_info);
+  string("out_path", args.output_dir.empty() ? "./" : args.output_dir);
+  string("csv_path", args.csv_path);
+  string("config_path", args.config_path);
+  boolean("save_error_data", args.save_error_data);
+  boolean("jit_compile", args.jit_compile);
+  boolean("filter_api", args.filter_api);
+  string("device", args.device_kind);
+  w.Key("device_ids").StartArray();
+  for (const int64_t id : checked.device_ids) w.Int(id);
+  w.EndArray();
+  w.Key("workers").Int(checked.workers);
+  w.Key("timeout").Int(checked.timeout);
+  w.Key("seed").Int(checked.seed);
+  string("standard", checked.standard == precheck::Standard::kOld ? "old" : "new");
+  string("rules", checked.rules == precheck::Rules::kBase ? "base" : "default");
+  w.Key("digits").Int(checked.format.digits);
+  boolean("fail_on_error", checked.fail_on.error);
+  boolean("fail_on_warning", checked.fail_on.warning);
+  boolean("fail_on_skip", checked.fail_on.skip);
+  string("reference", args.reference);
+  string("candidate", args.candidate);
+  boolean("english", args.english);
+  boolean("retry_skips", args.retry_skips);
+  boolean("tf32", args.tf32);
+  boolean("quiet", args.terminal.quiet);
+  boolean("verbose", args.terminal.verbose);
+  boolean("debug", args.terminal.debug);
+  w.Key("echo").StartObject();
+  for (const auto& [name, value] : args.echo) string(name, value);
+  w.EndObject();
+  w.EndObject();
+  return text;
+}
+
+}  // namespace
+
+bool IsPrecheckCommand(std::string_view name) {
+  return std::find(kCommands.begin(), kCommands.end(), name) != kCommands.end();
+}
+
+int RunPrecheck(const std::string& command, std::span<const std::string> arguments, app::Face face,
+                const Hooks& hooks, Terminal& terminal) {
+  PrecheckArgs args;
+  args.command = command;
+  args.face = face;
+  args.multi = command.starts_with("multi_");
+  std::vector<Error> problems = ParsePrecheckArgs(arguments, args);
+  if (problems.empty() && args.terminal.help) {
+    terminal.PrintAnswer(PrecheckHelp(args));
+    return kDone;
+  }
+  Checked checked;
+  if (problems.empty()) Check(args, problems, checked);
+  if (!problems.empty()) {
+    terminal.PrintErrors(problems);
+    return kRefused;
+  }
+  if (args.explain_rules) {
+    terminal.PrintAnswer(precheck::ExplainRules(checked.standard, checked.rules));
+    return kDone;
+  }
+  if (!hooks.precheck) {
+    const Error error = Error(ErrorCode::kUnsupported, "this program has no Python to run it")
+                            .At(command)
+                            .Hint("install the Python package and PyTorch, and use its msprobe");
+    terminal.PrintErrors({&error, 1});
+    return kRefused;
+  }
+  return hooks.precheck(ToJson(args, checked));
+}
+
+}  // namespace msprobe::cli
