@@ -14,14 +14,13 @@ from typing import Any, ClassVar
 import torch
 from torch import nn
 
-from msprobe._core import Collector, capture
+from msprobe._core import capture
 from msprobe.errors import ConfigError, DumpError, ErrorCode, MsprobeError
 from msprobe.pytorch import _environment, _log, _neutral, _save
 from msprobe.pytorch._compiled import CompiledLeaves
-from msprobe.pytorch._intercept import custom_apis, interception
-from msprobe.pytorch._modules import ModuleHooks, check_models
-
-_Settings = tuple[str | None, str | None, str | None, str | None, str | None]
+from msprobe.pytorch._intercept import custom_apis
+from msprobe.pytorch._modules import check_models
+from msprobe.pytorch._recorder import Recorder, Settings, TokenCounter
 
 
 def _text(name: str, value: Any) -> str | None:
@@ -45,146 +44,6 @@ def _steps(step: Any) -> str | None:
         ) from None
 
 
-class _Recorder:
-    """Everything behind the one debugger of a process."""
-
-    def __init__(self, settings: _Settings, model: Any, log: Callable[[int, str], None] = _log.log) -> None:
-        self.settings = settings
-        self.collector = Collector(*settings, log=log)
-        self.pid = os.getpid()
-        self.model = model
-        self.running = False
-        self.started = False
-        self.recording = False
-        self.said_eager = False
-        self.rank: int | None = None
-        self.hooks = ModuleHooks(self.collector)
-        self.units = ModuleHooks(self.collector)  # of module_dump
-        self.unit: nn.Module | None = None  # the one that is recorded now
-        self.saved: list[Any] = []  # handles of the gradient hooks of save()
-        self.leaves: CompiledLeaves | None = None
-        self.regions = _environment.Regions()
-        self.threads = _environment.Threads()
-        self.eager = _environment.Eager()
-        self.waits = _environment.Waits() if self.collector.wants_apis else None
-        self.intercept = interception() if self.collector.wants_apis else None
-        both = self.collector.wants_apis and self.collector.wants_modules
-        self.phases = _environment.Phases(self.collector) if both else None
-        interception()  # readies the C side for module hooks too
-        if self.collector.compiled_as_leaf:
-            aside = (self.eager, self.regions, self.intercept)
-            self.leaves = CompiledLeaves([p for p in aside if p is not None])
-        self.counter: _TokenCounter | None = None
-        self.collector.attach()
-
-    def parts(self) -> list[Any]:
-        """What is put in place at start, in this order, and taken away in the reverse one."""
-        optional = (self.eager, self.threads, self.regions, self.waits, self.phases)
-        return [p for p in optional if p is not None]
-
-    def watchers(self) -> list[Any]:
-        """What sees the calls: set aside while one module is recorded as a unit."""
-        watchers = (self.hooks if self.collector.wants_modules else None, self.intercept, self.leaves)
-        return [w for w in watchers if w is not None]
-
-    def begin(self) -> None:
-        """Put everything in place and record."""
-        if self.running:
-            if self.unit is None:
-                self.hooks.install()
-                if self.intercept is not None:
-                    capture.push_mode()  # a thread that is older than the first start()
-            return
-        placed: list[Any] = []
-        self.collector.set_unit(self.unit is not None)
-        try:
-            for part in [*self.parts(), *(self.watchers() if self.unit is None else [])]:
-                placed.append(part)
-                part.install()
-            if self.unit is not None:
-                self.units.install(self.unit)
-        except BaseException:
-            self.units.uninstall()
-            for part in reversed(placed):
-                part.uninstall()
-            raise
-        self.running = True
-        if self.eager.used and not self.said_eager:
-            self.said_eager = True
-            what = "functions" if self.leaves is not None else "regions"
-            _log.log(_log.INFO, f"{what} compiled by torch.compile run eagerly while recording")
-        if self.counter is None:
-            self.record()
-
-    def record(self) -> None:
-        """The hooks that are in place record from now on."""
-        self.recording = True
-        self.collector.begin_recording(self.unit is not None)
-
-    def pause(self) -> None:
-        """Hooks fall silent."""
-        self.recording = False
-        self.collector.end_recording()
-
-    def switch(self, unit: nn.Module | None) -> None:
-        """Record this module as one unit; None: everything again."""
-        if not self.running:
-            self.unit = unit
-            return
-        if self.unit is not None:
-            self.units.uninstall(parameters=False)
-        elif unit is not None:
-            for part in reversed(self.watchers()):
-                part.uninstall()
-        before, self.unit = self.unit, unit
-        self.collector.set_unit(unit is not None)
-        if unit is not None:
-            self.units.install(unit)
-        elif before is not None:
-            for part in self.watchers():
-                part.install()
-        if self.recording:
-            self.record()
-
-    def drop_saved(self) -> None:
-        """Take the gradient hooks of saved tensors off."""
-        for handle in self.saved:
-            handle.remove()
-        self.saved.clear()
-
-    def end(self) -> None:
-        """Stop recording; every original is back in place."""
-        self.pause()
-        self.running = False
-        for part in [self.units, *reversed([*self.parts(), *self.watchers()])]:
-            try:
-                part.uninstall()
-            except Exception as error:
-                _log.log(_log.ERROR, f"restoring after collection failed: {type(error).__name__}: {error}")
-        if self.counter is not None:
-            self.counter.remove()
-            self.counter = None
-
-
-class _TokenCounter:
-    """Records only the forward calls `first` to `last` (both inclusive) of a model, counted from start()."""
-
-    def __init__(self, model: nn.Module, first: int, last: int, recorder: _Recorder) -> None:
-        self._first, self._last, self._recorder = first, last, recorder
-        self._calls = 0
-        self._handle = model.register_forward_pre_hook(self._count, prepend=True)
-
-    def _count(self, *_: Any) -> None:
-        if self._calls == self._first:
-            self._recorder.record()
-        elif self._calls == self._last + 1:
-            self._recorder.pause()
-        self._calls += 1
-
-    def remove(self) -> None:
-        self._handle.remove()
-
-
 def _check_token_range(token_range: Any) -> tuple[int, int]:
     good = isinstance(token_range, list | tuple) and len(token_range) == 2
     if not good or any(type(t) is not int for t in token_range) or not 0 <= token_range[0] <= token_range[1]:
@@ -204,7 +63,7 @@ class PrecisionDebugger:
     """
 
     _instance: ClassVar[PrecisionDebugger | None] = None
-    _recorder: ClassVar[_Recorder | None] = None
+    _recorder: ClassVar[Recorder | None] = None
     _lock: ClassVar[threading.RLock] = threading.RLock()
 
     def __new__(cls, *_: Any, **__: Any) -> PrecisionDebugger:
@@ -251,11 +110,11 @@ class PrecisionDebugger:
                 return
             if model is not None:
                 _log.log(_log.WARNING, "PrecisionDebugger(model=...) is deprecated: give the model to start()")
-            cls._recorder = _Recorder(settings, model)
+            cls._recorder = Recorder(settings, model)
             cls._instance = self
 
     @staticmethod
-    def _repeat(recorder: _Recorder, settings: _Settings) -> None:
+    def _repeat(recorder: Recorder, settings: Settings) -> None:
         if settings == recorder.settings:
             return
         differences = recorder.collector.differences(*settings)
@@ -267,7 +126,7 @@ class PrecisionDebugger:
         _log.log(_log.ERROR, text)
 
     @classmethod
-    def _current(cls, method: str) -> _Recorder:
+    def _current(cls, method: str) -> Recorder:
         if cls._recorder is None:
             raise MsprobeError(
                 ErrorCode.INVALID_ARGUMENT,
@@ -315,11 +174,11 @@ class PrecisionDebugger:
             if tokens is not None and recorder.counter is None:
                 if len(models) > 1:
                     _log.log(_log.WARNING, "token_range: the forward calls of the first model are counted")
-                recorder.counter = _TokenCounter(models[0], *tokens, recorder)
+                recorder.counter = TokenCounter(models[0], *tokens, recorder)
             recorder.begin()
 
     @staticmethod
-    def _models(recorder: _Recorder, model: Any, needed: bool) -> list[nn.Module]:
+    def _models(recorder: Recorder, model: Any, needed: bool) -> list[nn.Module]:
         needed = needed or recorder.collector.wants_modules
         if model is None:
             model = recorder.model
@@ -338,7 +197,7 @@ class PrecisionDebugger:
         return check_models(model)
 
     @staticmethod
-    def _open(recorder: _Recorder, rank_id: int | None) -> bool:
+    def _open(recorder: Recorder, rank_id: int | None) -> bool:
         if not recorder.started and rank_id is not None:
             recorder.rank = rank_id
         rank = recorder.rank if recorder.rank is not None else _environment.detect_rank()
@@ -450,14 +309,14 @@ class PrecisionDebugger:
 
     @classmethod
     def _check_neutral(
-        cls, outer: _Recorder, subject: _neutral.Subject, model: Any, steps: int, folder: str
+        cls, outer: Recorder, subject: _neutral.Subject, model: Any, steps: int, folder: str
     ) -> _neutral.Neutrality:
         def quiet(level: int, message: str) -> None:
             if level >= _log.ERROR:
                 _log.log(level, message)
 
         config, task, _, level, _ = outer.settings
-        inner = cls._recorder = _Recorder((config, task, folder, level, "[]"), None, quiet)
+        inner = cls._recorder = Recorder((config, task, folder, level, "[]"), None, quiet)
         # What is compiled runs in the same way with and without collection (decisions.md 54).
         eager = _environment.Eager()
         leaves = CompiledLeaves([eager])
