@@ -130,10 +130,10 @@ void Note(const Side& side, std::string_view which, std::vector<std::string>& no
 }
 
 // The recorded answers of the new release list no golden-only saves of debug.json; the base rule
-// set keeps to the letter of those and names them in a note instead (D2 asks for "at least in the
-// summary").
-void LeaveOutGoldenOnly(const Comparison::Store& store, std::vector<Row>& rows,
-                        std::vector<std::string>& notes) {
+// set keeps to the letter of those, names them in a note and counts them as unmatched (D2 asks for
+// "at least in the summary").
+uint64_t LeaveOutGoldenOnly(const Comparison::Store& store, std::vector<Row>& rows,
+                            std::vector<std::string>& notes) {
   const auto first = std::find_if(rows.begin(), rows.end(), [](const Row& r) { return !r.target; });
   std::string names;
   for (auto it = first; it != rows.end(); ++it) {
@@ -144,10 +144,12 @@ void LeaveOutGoldenOnly(const Comparison::Store& store, std::vector<Row>& rows,
     }
     names += it->golden->name;
   }
-  if (first == rows.end()) return;
-  notes.push_back(fmt::format("{} of the {} golden rows have no target row: {}", rows.end() - first,
+  const auto left_out = static_cast<uint64_t>(rows.end() - first);
+  if (left_out == 0) return 0;
+  notes.push_back(fmt::format("{} of the {} golden rows have no target row: {}", left_out,
                               store.golden.leaves.size(), names));
   rows.erase(first, rows.end());
+  return left_out;
 }
 
 Status ReadBoth(const Input& input, unsigned workers, Comparison::Store& store) {
@@ -189,8 +191,9 @@ Result<Comparison> CompareRank(const Input& input, const Options& options, LogSi
     out.shows_stack = true;
   }
   out.rows = MatchRows(store->target, store->golden, options, out.is_debug);
+  uint64_t left_out = 0;  // not in the table, counted all the same
   if (out.is_debug && options.face == Face::kNew && options.rules == RuleSet::kBase) {
-    LeaveOutGoldenOnly(*store, out.rows, out.notes);
+    left_out = LeaveOutGoldenOnly(*store, out.rows, out.notes);
   }
   if (out.mode == Mode::kTensor) {
     MSPROBE_TRY(CompareTensors(out.rows, FoldersOf(input), options.workers, options.memory_limit,
@@ -207,6 +210,8 @@ Result<Comparison> CompareRank(const Input& input, const Options& options, LogSi
     HighlightRows(out.rows, out.mode, options);
   }
   out.counts = CountRows(out.rows, out.mode, options);
+  out.counts.unmatched += left_out;
+  out.counts.total += left_out;
   out.first_bad = FindFirstBad(out.rows, store->target, out.mode);
   for (const std::string& note : out.notes) log.Warning(note);
   out.store = std::move(store);
