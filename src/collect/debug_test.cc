@@ -13,7 +13,8 @@ using Change = config::CollectConfig&;
 void DebugLevel(Change c) { c.level = config::Level::kDebug; }
 
 constexpr char kLeafOfOne[] =
-    R"({"type": "torch.Tensor", "dtype": "torch.float32", "shape": [1], "Max": 1.0, "Min": 1.0, "Mean": 1.0, "Norm": 1.0, "requires_grad": false})";
+    R"({"type": "torch.Tensor", "dtype": "torch.float32", "shape": [1], "Max": 1.0, )"
+    R"("Min": 1.0, "Mean": 1.0, "Norm": 1.0, "requires_grad": false})";
 
 // save({"a": [tensor, 3]}, name) with a gradient slot for the tensor.
 int64_t Save(Session& run, std::string_view name, std::optional<int64_t> rank = std::nullopt) {

@@ -17,7 +17,8 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 
 constexpr char kOneLeaf[] =
-    R"({"type": "torch.Tensor", "dtype": "torch.float32", "shape": [1], "Max": 1.0, "Min": 1.0, "Mean": 1.0, "Norm": 1.0, "requires_grad": false})";
+    R"({"type": "torch.Tensor", "dtype": "torch.float32", "shape": [1], "Max": 1.0, )"
+    R"("Min": 1.0, "Mean": 1.0, "Norm": 1.0, "requires_grad": false})";
 
 std::unique_ptr<EntryBuilder> BeginAdd(Session& run) {
   int64_t number = 0;

@@ -1,7 +1,6 @@
 #include "config/collect_config.h"
 
 #include "config/config_test_util.h"
-#include "config/scope_names.h"
 #include "json/json.h"
 
 namespace msprobe::config {
@@ -542,22 +541,6 @@ TEST_F(CollectConfigTest, Scope) {
   EXPECT_THAT(log_.warnings,
               ElementsAre(HasSubstr("scope[0]: \"my.lib.op.0.forward\" begins with no prefix"),
                           HasSubstr("scope[1]")));
-}
-
-TEST(ScopeNames, Kinds) {
-  for (const char* name : {"Functional.relu.0.forward", "Distributed.all_reduce.12.backward",
-                           "torch.ops.my.op.3.forward"}) {
-    EXPECT_EQ(KindOfScopeName(name), ScopeNameKind::kApi) << name;
-  }
-  for (const char* name : {"Module.a.Linear.forward.0", "Module.layers.0.mlp.MLP.backward.7"}) {
-    EXPECT_EQ(KindOfScopeName(name), ScopeNameKind::kModule) << name;
-  }
-  for (const char* name :
-       {"", ".", "relu", "relu.0.forward", "Functional.relu.forward", "Functional.relu.0",
-        "Functional.relu.x.forward", "Functional..0.forward", "Module.a.Linear.0.forward",
-        "Module.Linear.forward.0x", "Module.forward.0", "Functional.relu.0.forward.input"}) {
-    EXPECT_EQ(KindOfScopeName(name), ScopeNameKind::kNeither) << name;
-  }
 }
 
 // ---- several problems, and the echo -------------------------------------------------------------
