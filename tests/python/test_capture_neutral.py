@@ -8,7 +8,6 @@ from __future__ import annotations
 import copy
 import io
 import pickle
-from itertools import product
 
 import neutrality
 import pytest
@@ -20,12 +19,11 @@ from torch import nn
 from msprobe.errors import ConfigError, MsprobeError
 from msprobe.pytorch import PrecisionDebugger
 
-ALL = tuple(product(neutrality.LEVELS, neutrality.TASKS))
 # Every kind at mix, where all hooks are in place, and at L0 with files; the one that other tools are known to change at
-# every level and task. The two large ones take seconds per cell.
+# every level. The two large ones take seconds per cell.
 CELLS = dict.fromkeys(neutrality.KINDS, (("mix", "statistics"), ("L0", "tensor")))
 CELLS |= dict.fromkeys(neutrality.TRANSFORMERS, (("mix", "statistics"),))
-CELLS["attention, residual, shared weight"] = ALL
+CELLS["attention, residual, shared weight"] += (("L0", "md5"), ("L1", "statistics"), ("mix", "tensor"))
 
 
 @pytest.mark.parametrize("kind", neutrality.KINDS)
@@ -80,7 +78,7 @@ def test_check_neutral_says_bit_neutral_and_puts_everything_back(level, tmp_path
     with debugger(tmp_path, level, step=[7]) as tool:
         answer = tool.check_neutral(step, model, optimizer, steps=2)
         # Per step: loss, 4 gradients, 4 parameters, 3 optimizer tensors for each of 4 parameters, random state.
-        assert answer and str(answer) == "bit-neutral: 2 steps, 44 tensors compared"
+        assert answer and str(answer).startswith("bit-neutral: 2 steps, 44 tensors compared")
         assert "[INFO] check_neutral: bit-neutral" in capsys.readouterr().out
         assert not (tmp_path / "dump").exists()
         tool.start(model)
