@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "base/time.h"
 #include "json/json.h"
+#include "precheck/explain.h"
 
 namespace msprobe::app {
 namespace {
@@ -120,7 +121,8 @@ Result<PrecisionRun> ComparePrecision(const PrecisionOptions& options, LogSink& 
   MSPROBE_TRY(CreateDirectories(options.output_dir));
   if (npu.rows.empty()) log.Warning(fmt::format("{} has no rows", options.npu_csv));
   if (gpu.rows.empty()) log.Warning(fmt::format("{} has no rows", options.gpu_csv));
-  const precheck::PrecisionComparison result = precheck::JudgeDetails(npu, gpu, options.standard);
+  const precheck::PrecisionComparison result =
+      precheck::JudgeDetails(npu, gpu, options.standard, options.rules);
   if (result.other_inputs > 0) {
     log.Warning(fmt::format(
         "{} of {} outputs were computed from other inputs in the two runs, {} first: their "
@@ -159,6 +161,10 @@ Result<PrecisionRun> ComparePrecision(const PrecisionOptions& options, LogSink& 
   run.seconds = MonotonicSeconds() - begin;
   MSPROBE_TRY(WriteText(run.summary_path, Summary(options, run, started)));
   return run;
+}
+
+std::string PrecheckRulesText(precheck::Standard standard, precheck::Rules rules) {
+  return precheck::ExplainRules(standard, rules);
 }
 
 std::string PrecisionAnswer(const PrecisionRun& run) {

@@ -43,6 +43,9 @@ struct PrecisionRun {
 // written then.
 Result<PrecisionRun> ComparePrecision(const PrecisionOptions& options, LogSink& log);
 
+// Algorithms, steps and limits with their sources, for a person.
+std::string PrecheckRulesText(precheck::Standard standard, precheck::Rules rules);
+
 // What a person reads at the end, up to 20 lines, and the closing line of counts.
 std::string PrecisionAnswer(const PrecisionRun& run);
 std::string PrecisionClosingLine(const PrecisionRun& run);

@@ -9,28 +9,19 @@
 #include <set>
 #include <vector>
 
+#include "app/precheck_options.h"
+#include "app/precision_app.h"
 #include "base/file.h"
 #include "cli/names.h"
 #include "cli/precheck_args.h"
 #include "cli/precision_command.h"
 #include "cli/status.h"
-#include "json/json.h"
-#include "precheck/explain.h"
 
 namespace msprobe::cli {
 namespace {
 
 constexpr std::array<std::string_view, 4> kCommands = {"run_ut", "multi_run_ut", "acc_check",
                                                        "multi_acc_check"};
-
-struct Checked {
-  std::vector<int64_t> device_ids;
-  int64_t workers = 1, seed = 1234, timeout = 0;
-  precheck::Standard standard = precheck::Standard::kNew;
-  precheck::Rules rules = precheck::Rules::kDefault;
-  precheck::NumberFormat format;
-  PrecheckFailOn fail_on;
-};
 
 class Problems {
  public:
@@ -72,7 +63,7 @@ class Problems {
   std::vector<Error>& out_;
 };
 
-void CheckDevices(const PrecheckArgs& args, Problems& problems, Checked& out) {
+void CheckDevices(const PrecheckArgs& args, Problems& problems, app::PrecheckOptions& out) {
   constexpr std::array<std::string_view, 5> kKinds = {"", "npu", "cuda", "cpu", "auto"};
   if (std::find(kKinds.begin(), kKinds.end(), args.device_kind) == kKinds.end())
     problems.Add(WrongValue("--device", args.device_kind, std::span(kKinds).subspan(1)));
@@ -108,19 +99,24 @@ void CheckResume(const PrecheckArgs& args, Problems& problems) {
                  "both files of the earlier run are needed");
 }
 
-void Check(const PrecheckArgs& args, std::vector<Error>& out, Checked& checked) {
-  Problems problems(out);
+app::PrecheckOptions Check(const PrecheckArgs& args, std::vector<Error>& errors) {
+  Problems problems(errors);
   constexpr std::array<std::string_view, 2> kReferences = {"auto", "f64"};
-  problems.Add(ReadStandard(args.standard, args.face, checked.standard));
-  problems.Add(ReadPrecheckRules(args.rules, checked.rules));
-  problems.Add(ReadDigits(args.digits, checked.format));
-  problems.Add(ReadPrecheckFailOn(args.fail_on, checked.fail_on));
-  if (args.explain_rules) return;
-  CheckDevices(args, problems, checked);
+  app::PrecheckOptions out;
+  PrecheckFailOn fail_on;
+  problems.Add(ReadStandard(args.standard, args.face, out.standard));
+  problems.Add(ReadPrecheckRules(args.rules, out.rules));
+  problems.Add(ReadDigits(args.digits, out.format));
+  problems.Add(ReadPrecheckFailOn(args.fail_on, fail_on));
+  out.fail_on_error = fail_on.error;
+  out.fail_on_warning = fail_on.warning;
+  out.fail_on_skip = fail_on.skip;
+  if (args.explain_rules) return out;
+  CheckDevices(args, problems, out);
   problems.Word("--reference", args.reference, kReferences);
-  problems.Number("-n", args.multi ? args.num_splits : "", 1, 64, checked.workers);
-  problems.Number("--seed", args.seed, 0, INT64_MAX, checked.seed);
-  problems.Number("--timeout", args.timeout, 1, 86400, checked.timeout);
+  problems.Number("-n", args.multi ? args.num_splits : "", 1, 64, out.workers);
+  problems.Number("--seed", args.seed, 0, INT64_MAX, out.seed);
+  problems.Number("--timeout", args.timeout, 1, 86400, out.timeout);
   const size_t colon = args.candidate.find(':');
   if (!args.candidate.empty() &&
       (colon == std::string::npos || colon == 0 || colon + 1 == args.candidate.size()))
@@ -131,52 +127,31 @@ void Check(const PrecheckArgs& args, std::vector<Error>& out, Checked& checked) 
   CheckResume(args, problems);
   if (args.retry_skips && args.csv_path.empty())
     problems.Add("--retry-skips", "needs -csv_path", "give the result file to go on with");
+  return out;
 }
 
-std::string ToJson(const PrecheckArgs& args, const Checked& checked) {
-  std::string text;
-  json::Writer w(text, 0);
-  const auto boolean = [&](std::string_view key, bool value) { w.Key(key).Bool(value); };
-  const auto string = [&](std::string_view key, std::string_view value) {
-    w.Key(key).String(value);
-  };
-  w.StartObject();
-  string("command", args.command);
-  boolean("old_face", args.face == app::Face::kOld);
-  boolean("multi", args.multi);
-  string("api_info", args.api_info);
-  string("out_path", args.output_dir.empty() ? "./" : args.output_dir);
-  string("csv_path", args.csv_path);
-  string("config_path", args.config_path);
-  boolean("save_error_data", args.save_error_data);
-  boolean("jit_compile", args.jit_compile);
-  boolean("filter_api", args.filter_api);
-  string("device", args.device_kind);
-  w.Key("device_ids").StartArray();
-  for (const int64_t id : checked.device_ids) w.Int(id);
-  w.EndArray();
-  w.Key("workers").Int(checked.workers);
-  w.Key("timeout").Int(checked.timeout);
-  w.Key("seed").Int(checked.seed);
-  string("standard", checked.standard == precheck::Standard::kOld ? "old" : "new");
-  string("rules", checked.rules == precheck::Rules::kBase ? "base" : "default");
-  w.Key("digits").Int(checked.format.digits);
-  boolean("fail_on_error", checked.fail_on.error);
-  boolean("fail_on_warning", checked.fail_on.warning);
-  boolean("fail_on_skip", checked.fail_on.skip);
-  string("reference", args.reference);
-  string("candidate", args.candidate);
-  boolean("english", args.english);
-  boolean("retry_skips", args.retry_skips);
-  boolean("tf32", args.tf32);
-  boolean("quiet", args.terminal.quiet);
-  boolean("verbose", args.terminal.verbose);
-  boolean("debug", args.terminal.debug);
-  w.Key("echo").StartObject();
-  for (const auto& [name, value] : args.echo) string(name, value);
-  w.EndObject();
-  w.EndObject();
-  return text;
+// What needs no check.
+void CopyPlain(const PrecheckArgs& args, app::PrecheckOptions& out) {
+  out.command = args.command;
+  out.old_face = args.face == app::Face::kOld;
+  out.multi = args.multi;
+  out.api_info = args.api_info;
+  if (!args.output_dir.empty()) out.out_path = args.output_dir;
+  out.csv_path = args.csv_path;
+  out.config_path = args.config_path;
+  out.save_error_data = args.save_error_data;
+  out.jit_compile = args.jit_compile;
+  out.filter_api = args.filter_api;
+  out.device = args.device_kind;
+  out.reference = args.reference;
+  out.candidate = args.candidate;
+  out.english = args.english;
+  out.retry_skips = args.retry_skips;
+  out.tf32 = args.tf32;
+  out.quiet = args.terminal.quiet;
+  out.verbose = args.terminal.verbose;
+  out.debug = args.terminal.debug;
+  out.echo = args.echo;
 }
 
 }  // namespace
@@ -196,14 +171,14 @@ int RunPrecheck(const std::string& command, std::span<const std::string> argumen
     terminal.PrintAnswer(PrecheckHelp(args));
     return kDone;
   }
-  Checked checked;
-  if (problems.empty()) Check(args, problems, checked);
+  app::PrecheckOptions options;
+  if (problems.empty()) options = Check(args, problems);
   if (!problems.empty()) {
     terminal.PrintErrors(problems);
     return kRefused;
   }
   if (args.explain_rules) {
-    terminal.PrintAnswer(precheck::ExplainRules(checked.standard, checked.rules));
+    terminal.PrintAnswer(app::PrecheckRulesText(options.standard, options.rules));
     return kDone;
   }
   if (!hooks.precheck) {
@@ -213,7 +188,8 @@ int RunPrecheck(const std::string& command, std::span<const std::string> argumen
     terminal.PrintErrors({&error, 1});
     return kRefused;
   }
-  return hooks.precheck(ToJson(args, checked));
+  CopyPlain(args, options);
+  return hooks.precheck(app::ToJson(options));
 }
 
 }  // namespace msprobe::cli

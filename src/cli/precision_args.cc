@@ -32,7 +32,7 @@ void AddOptions(CLI::App& app, PrecisionArgs& out) {
       ->type_name("old|new")
       ->group(kVerdicts);
   app.add_option("--rules", out.rules,
-                 "base or default; default is the same as base in this build")
+                 "base: the published rules; default: also findings of the pre-check's Q rules")
       ->type_name("SET")
       ->group(kVerdicts);
   app.add_option("--fail-on", out.fail_on,

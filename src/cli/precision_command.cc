@@ -8,7 +8,6 @@
 #include "cli/names.h"
 #include "cli/precision_args.h"
 #include "cli/status.h"
-#include "precheck/explain.h"
 
 namespace msprobe::cli {
 
@@ -102,7 +101,7 @@ int RunPrecision(std::span<const std::string> arguments, app::Face face, Termina
     return kRefused;
   }
   if (args.explain_rules) {
-    terminal.PrintAnswer(precheck::ExplainRules(options.standard, options.rules));
+    terminal.PrintAnswer(app::PrecheckRulesText(options.standard, options.rules));
     return kDone;
   }
   const Result<app::PrecisionRun> run = app::ComparePrecision(options, terminal);

@@ -55,6 +55,22 @@ void AppendChoice(std::string& out, Standard standard) {
   out += fmt::format("  any other: {}\n", AlgorithmName(Algorithm::kBenchmark));
 }
 
+void AppendFindings(std::string& out) {
+  out +=
+      "Findings that only worsen a status (rule set default); unit: u (|reference| + scale), u the "
+      "dtype's unit roundoff,\n"
+      "scale the larger of rms(reference) and rms of the largest input or gradient\n"
+      "  Q1 error: largest error above 256 + 16 sqrt(terms) units (16-bit: 32 + 2 sqrt(terms)); "
+      "with "
+      "a baseline above 8 times\n"
+      "     the baseline's and above 16 (16-bit: 4)\n"
+      "  Q2 error: root mean square error above 2.5 times the baseline's and above 8 (16-bit: "
+      "0.5)\n"
+      "  Q3 warning: subnormal results are zero\n"
+      "  baseline: the same call on the CPU in the recorded dtypes, for NPU, CUDA and "
+      "--candidate\n\n";
+}
+
 void AppendFinal(std::string& out, Standard standard) {
   out += "Final verdict (api_precision_compare)\n";
   out += fmt::format(
@@ -111,6 +127,7 @@ std::string ExplainRules(Standard standard, Rules rules) {
       "  5. others: share below 0.1 % not above 0.999: error; share below 0.01 % not above 0.9999: "
       "warning; else pass\n"
       "  the worst output gives the status of its API\n\n";
+  if (rules == Rules::kDefault) AppendFindings(out);
   AppendConstants(out);
   out += '\n';
   AppendFinal(out, standard);

@@ -357,8 +357,8 @@ TEST(WorkedMetrics, UnitsInTheLastPlace) {
   // Example of 8-bit floats: signed errors 1, 1, -0.34375, 1, -2, -978; their magnitudes count.
   const Array b8 = Make(DType::kF64, {1, 20, 300, -1, 0});
   Array d8{DType::kF8E4M3FN, {5}, {}};
-  for (const uint8_t bits : {0x39, 0x5C, 0x78, 0xBA, 0x00})
-    Push(d8.bytes, bits);  // 1.125, 24, 256, -1.25, 0
+  for (const int bits : {0x39, 0x5C, 0x78, 0xBA, 0x00})
+    Push(d8.bytes, static_cast<uint8_t>(bits));  // 1.125, 24, 256, -1.25, 0
   const Figures f8 = FiguresOf(b8.view(), d8.view());
   EXPECT_EQ(f8.max_ulp, 978);
   EXPECT_NEAR(f8.mean_ulp, (1 + 1 + 0.34375 + 2 + 978) / 5, 1e-12);

@@ -307,6 +307,39 @@ bool SkippedBeforeJudging(const Row& npu, JudgedRow& out) {
   return false;
 }
 
+// "Q1" of a line that a Q rule wrote; empty for other lines.
+std::string_view FindingId(std::string_view line) {
+  const bool is_finding =
+      line.size() > 3 && line[0] == 'Q' && line[1] >= '1' && line[1] <= '9' && line[2] == ' ';
+  return is_finding ? line.substr(0, 2) : std::string_view();
+}
+
+template <class Fn>
+void ForEachLine(std::string_view text, Fn fn) {
+  while (!text.empty()) {
+    const size_t end = text.find('\n');
+    fn(text.substr(0, end));
+    if (end == std::string_view::npos) return;
+    text.remove_prefix(end + 1);
+  }
+}
+
+// Findings of the Q rules that the other device does not share.
+void AddFindings(const Row& npu, const Row& gpu, JudgedRow& out) {
+  if (out.status == Status::kSkip) return;
+  ForEachLine(npu.message, [&](std::string_view line) {
+    const std::string_view id = FindingId(line);
+    if (id.empty()) return;
+    bool shared = false;
+    ForEachLine(gpu.message, [&](std::string_view other) { shared |= FindingId(other) == id; });
+    if (shared) return;
+    const bool error = line.ends_with(": error");
+    if (error || out.status == Status::kPass)
+      out.status = error ? Status::kError : Status::kWarning;
+    Say(out, line);
+  });
+}
+
 // The verdict of an API from its rows: worst first; a row that was never compared (absent,
 // doubtful, no data) leaves SKIP at best.
 class ApiRollUp {
@@ -384,7 +417,7 @@ struct GpuIndex {
 }  // namespace
 
 PrecisionComparison JudgeDetails(const DetailsTable& npu, const DetailsTable& gpu,
-                                 Standard standard) {
+                                 Standard standard, Rules rules) {
   PrecisionComparison out;
   out.rows.reserve(npu.rows.size());
   GpuIndex index(gpu);
@@ -409,6 +442,7 @@ PrecisionComparison JudgeDetails(const DetailsTable& npu, const DetailsTable& gp
     } else if (!SkippedBeforeJudging(row, judged)) {
       const Row& other = gpu.rows[it->second.row];
       JudgePair(row, other, key.bare, standard, judged);
+      if (rules == Rules::kDefault) AddFindings(row, other, judged);
       if (!row.inputs.empty() && !other.inputs.empty() && row.inputs != other.inputs &&
           out.other_inputs++ == 0) {
         out.first_other_inputs = row.name;

@@ -99,9 +99,11 @@ struct PrecisionComparison {
   std::string first_other_inputs;
 };
 
-// By key, linear. Never fails: what cannot be judged is a SKIP row with its reason.
+// By key, linear. Never fails: what cannot be judged is a SKIP row with its reason. Default rules:
+// a finding of the Q rules (q_rules.h) in a row of the first file, which the second lacks, worsens
+// the verdict of that row.
 PrecisionComparison JudgeDetails(const DetailsTable& npu, const DetailsTable& gpu,
-                                 Standard standard);
+                                 Standard standard, Rules rules = Rules::kBase);
 
 // The two output files as text, piece by piece: the head with byte-order mark, then records.
 std::string PrecisionDetailsHead(bool english);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/file.h"
+#include "precheck/precision_compare.h"
 #include "precheck/q_rules.h"
 #include "precheck/random_fill.h"
 #include "precheck/result_writer.h"
@@ -148,6 +149,38 @@ TEST_F(QRules, LostSubnormalsAreAWarning) {
   const std::vector<float> same = {0, 2e-40f};
   EXPECT_EQ(Judge(bench, {0, 2e-40f}, &same).status, Status::kPass);
   EXPECT_EQ(Judge(bench, {1e-40f, 2e-40f}).status, Status::kPass);
+}
+
+DetailsTable::Row Compared(const std::string& message, Status status) {
+  DetailsTable::Row row;
+  row.name = "Torch.exp.0.forward.output.0";
+  row.device_dtype = "torch.float32";
+  row.shape = "(4,)";
+  row.message = message;
+  row.status = status;
+  row.has_status = true;
+  for (const Column c :
+       {Column::kSmallValue, Column::kRmse, Column::kMaxRel, Column::kMeanRel, Column::kBalance})
+    row.Set(c, 0.001);
+  return row;
+}
+
+TEST(FinalVerdict, AFindingOfOneDeviceCounts) {
+  DetailsTable with;
+  DetailsTable without;
+  with.rows = {Compared(
+      "maximum absolute error below 0.001: pass\nQ3 4 subnormal results are zero here: warning",
+      Status::kWarning)};
+  without.rows = {Compared("", Status::kPass)};
+  EXPECT_EQ(JudgeDetails(with, without, Standard::kNew, Rules::kDefault).apis[0].forward,
+            Status::kWarning);
+  EXPECT_EQ(JudgeDetails(with, without, Standard::kNew, Rules::kBase).apis[0].forward,
+            Status::kPass);
+  EXPECT_EQ(JudgeDetails(with, with, Standard::kNew, Rules::kDefault).apis[0].forward,
+            Status::kPass);
+  with.rows[0].message = "Q1 largest error 3355 rounding units, explained 272: error";
+  EXPECT_EQ(JudgeDetails(with, without, Standard::kNew, Rules::kDefault).apis[0].forward,
+            Status::kError);
 }
 
 class Writer : public testing::Test {

@@ -1,0 +1,35 @@
+// The options of a replay, checked, on their way to the host that has PyTorch.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "precheck/details.h"
+#include "precheck/lists.h"
+
+namespace msprobe::app {
+
+struct PrecheckOptions {
+  std::string command;
+  bool old_face = false, multi = false;
+  std::string api_info, out_path = "./", csv_path, config_path;
+  bool save_error_data = false, jit_compile = false, filter_api = false;
+  std::string device;  // npu, cuda, cpu, auto or empty
+  std::vector<int64_t> device_ids;
+  int64_t workers = 1, timeout = 0, seed = 1234;  // timeout in seconds, 0 = none
+  precheck::Standard standard = precheck::Standard::kNew;
+  precheck::Rules rules = precheck::Rules::kDefault;
+  precheck::NumberFormat format;
+  bool fail_on_error = false, fail_on_warning = false, fail_on_skip = false;
+  std::string reference = "auto", candidate;
+  bool english = false, retry_skips = false, tf32 = false;
+  bool quiet = false, verbose = false, debug = false;
+  std::vector<std::pair<std::string, std::string>> echo;
+};
+
+// The members as one JSON object; msprobe.precheck.options reads it.
+std::string ToJson(const PrecheckOptions& options);
+
+}  // namespace msprobe::app
