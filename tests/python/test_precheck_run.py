@@ -7,6 +7,10 @@ import json
 import os
 import re
 import shutil
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -391,3 +395,69 @@ def test_data_files_outside_the_dump_are_refused(msprobe: Runner, tmp_path: Path
     assert msprobe("acc_check", "-api_info", "d/dump.json", "-o", "out", "--device", "cpu") == 0
     rows = table(tmp_path / "out", "result")
     assert "outside" in rows["Torch.abs.0"][3] and rows["Torch.abs.1"][1] == "SKIP"
+
+
+SLOW = """
+import time
+def f(name, real, args, kwargs):
+    time.sleep(0.05)
+    return real(*args, **kwargs)
+"""
+
+
+def start(tmp_path: Path, *args: object) -> subprocess.Popen[str]:
+    """The command in a process of its own, with a candidate that takes its time."""
+    (tmp_path / "slow_candidate.py").write_text(SLOW, "utf-8")
+    paths = [str(tmp_path), str(Path(_core.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
+    command = [sys.executable, "-m", "msprobe", "acc_check", *(str(a) for a in args), "--candidate", "slow_candidate:f"]
+    return subprocess.Popen(
+        command,
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(paths)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def wait_for_rows(process: subprocess.Popen[str], folder: Path, count: int) -> Path:
+    """Until the result file holds so many lines."""
+    while True:
+        assert process.poll() is None, process.communicate()[1]
+        for path in folder.glob("*result*.csv"):
+            if path.read_bytes().count(b"\r\n") >= count:
+                return path
+        time.sleep(0.01)
+
+
+CONV = DATA / "run_conv_stats" / "dump.json"
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_interrupts_keep_what_is_done(number: int, status: int, tmp_path: Path) -> None:
+    process = start(tmp_path, "-api_info", CONV, "-o", "out", "--device", "cpu")
+    wait_for_rows(process, tmp_path / "out", 3)
+    process.send_signal(number)
+    assert process.communicate()[1].count("Traceback") == 0
+    assert process.returncode == status
+    assert len(table(tmp_path / "out", "result")) >= 2
+    (summary,) = (tmp_path / "out").glob("*summary*")
+    assert json.loads(summary.read_text("utf-8"))["complete"] is False
+
+
+def test_killed_runs_go_on_to_the_same_files(msprobe: Runner, tmp_path: Path) -> None:
+    (tmp_path / "slow_candidate.py").write_text(SLOW.replace("time.sleep(0.05)", "pass"), "utf-8")
+    args = ("-api_info", CONV, "--device", "cpu", "--candidate", "slow_candidate:f")
+    assert msprobe("acc_check", *args, "-o", "whole") == 0
+    process = start(tmp_path, "-api_info", CONV, "-o", "out", "--device", "cpu")
+    result = wait_for_rows(process, tmp_path / "out", 2)
+    for rows in (4, 7):
+        process.kill()
+        process.communicate()
+        process = start(tmp_path, "-api_info", CONV, "--device", "cpu", "-csv_path", result)
+        wait_for_rows(process, tmp_path / "out", rows)
+    process.kill()
+    process.communicate()
+    assert msprobe("acc_check", *args, "-csv_path", result) == 0
+    for kind in ("result", "details"):
+        assert table(tmp_path / "out", kind) == table(tmp_path / "whole", kind)
