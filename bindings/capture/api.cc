@@ -72,7 +72,7 @@ PyObject* BackwardHookCall(PyObject* self, PyObject* const* args, size_t nargsf,
     DescribeGradients(*builder, Part::kOutput, args[0]);
     builder->Commit();
   }
-  PyErr_Clear();
+  ClearError();
   Py_RETURN_NONE;
 }
 
@@ -103,7 +103,7 @@ bool DropsNothing(PyObject* args, PyObject* kwargs) {
   if (p == nullptr && kwargs != nullptr) p = PyDict_GetItemWithError(kwargs, torch_objects().s_p);
   if (p == nullptr || (!PyFloat_Check(p) && !PyLong_Check(p))) return false;
   const double value = PyFloat_AsDouble(p);
-  if (PyErr_Occurred() != nullptr) PyErr_Clear();
+  if (PyErr_Occurred() != nullptr) ClearError();
   return value == 0.0;
 }
 
@@ -116,7 +116,7 @@ void HookBackward(const ApiEntry& entry, int64_t number, PyObject* args, PyObjec
       Ref::Steal(Py_TYPE(tensor) == torch.tensor ? torch.grad_fn(tensor)
                                                  : PyObject_GetAttr(tensor, torch.s_grad_fn));
   if (!node || node.get() == Py_None || !GradEnabled()) {
-    PyErr_Clear();
+    ClearError();
     return;
   }
   if (entry.dropout && DropsNothing(args, kwargs)) return;
@@ -124,7 +124,7 @@ void HookBackward(const ApiEntry& entry, int64_t number, PyObject* args, PyObjec
   const Ref hook =
       Ref::Steal(reinterpret_cast<PyObject*>(PyObject_New(BackwardHook, &backward_hook_type)));
   if (!hook) {
-    PyErr_Clear();
+    ClearError();
     return;
   }
   auto* const h = reinterpret_cast<BackwardHook*>(hook.get());
@@ -164,7 +164,7 @@ void Finish(Waiting& w) {
 
 bool IsHandle(PyObject* object) {
   const Ref wait = Ref::Steal(PyObject_GetAttrString(object, "wait"));
-  if (!wait) PyErr_Clear();
+  if (!wait) ClearError();
   return static_cast<bool>(wait);
 }
 
@@ -260,7 +260,7 @@ PyObject* RecordCall(const ApiEntry& entry, PyObject* function, PyObject* callab
       describe.Keywords(kwargs, entry.input_mask);
       if (!entry.qualified.empty()) builder->Extra("qualified", "\"" + entry.qualified + "\"");
     }
-    PyErr_Clear();
+    ClearError();
   }
   PyObject* const output = PyObject_Call(callable, args, kwargs);
   const PendingError hold;
@@ -277,7 +277,7 @@ PyObject* RecordCall(const ApiEntry& entry, PyObject* function, PyObject* callab
   const Quiet quiet;
   if (builder != nullptr) AfterCall(entry, std::move(builder), args, kwargs, output);
   if (s.backward) HookBackward(entry, number, args, kwargs, output);
-  PyErr_Clear();
+  ClearError();
   return output;
 }
 

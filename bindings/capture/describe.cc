@@ -42,7 +42,7 @@ bool IsSubtype(PyTypeObject* type, const PyTypeObject* base) {
 
 bool HasTypeAttribute(PyTypeObject* type, PyObject* name) {
   const Ref found = Ref::Steal(PyObject_GetAttr(reinterpret_cast<PyObject*>(type), name));
-  if (!found) PyErr_Clear();
+  if (!found) ClearError();
   return static_cast<bool>(found);
 }
 
@@ -101,7 +101,7 @@ Kind KindOf(PyTypeObject* type) {
 std::string TextOf(PyObject* value) {
   const Ref text = Ref::Steal(PyObject_Str(value));
   if (!text) {
-    PyErr_Clear();
+    ClearError();
     return {};
   }
   return std::string(Utf8(text.get()).view());
@@ -120,7 +120,7 @@ std::string KeyText(PyObject* key) {
   if (PyBool_Check(key)) return key == Py_True ? "true" : "false";
   const Ref text = Ref::Steal(PyObject_Repr(key));
   if (!text) {
-    PyErr_Clear();
+    ClearError();
     return std::string("<") + Py_TYPE(key)->tp_name + ">";
   }
   std::string out(Utf8(text.get()).view());
@@ -136,10 +136,10 @@ Utf8::Utf8(PyObject* string) {
     view_ = {text, static_cast<size_t>(size)};
     return;
   }
-  PyErr_Clear();
+  ClearError();
   bytes_ = Ref::Steal(PyUnicode_AsEncodedString(string, "utf-8", "surrogatepass"));
   if (!bytes_) {
-    PyErr_Clear();
+    ClearError();
     return;
   }
   view_ = {PyBytes_AS_STRING(bytes_.get()), static_cast<size_t>(PyBytes_GET_SIZE(bytes_.get()))};
@@ -264,7 +264,7 @@ void Describer::Int(PyObject* value) {
   // Python refuses to print integers beyond some thousand digits.
   const Ref text = Ref::Steal(PyLong_Type.tp_repr(value));
   if (!text) {
-    PyErr_Clear();
+    ClearError();
     builder_.AbsentLeaf(Absent::kUnsupported, "an int that is too long to print");
     return;
   }
@@ -318,7 +318,7 @@ void Describer::Dict(PyObject* dict) {
       if (as_string && PyDict_Contains(dict, as_string.get()) == 1) {
         text = text + "#" + Py_TYPE(key)->tp_name;
       }
-      PyErr_Clear();
+      ClearError();
     }
     builder_.Key(text);
     Value(value);
@@ -373,7 +373,7 @@ void Describer::Other(PyObject* value) {
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(members); ++i) {
       PyObject *key = nullptr, *text = nullptr, *member = nullptr;
       if (PyArg_ParseTuple(PyList_GET_ITEM(members, i), "UOO", &key, &text, &member) == 0) {
-        PyErr_Clear();
+        ClearError();
         continue;
       }
       builder_.Key(Utf8(key).view());

@@ -41,7 +41,7 @@ class ModeOff {
     if (top_) Push(top_.get());
     top_ = Ref();
     was_on_ = buried_ = RemoveMode();
-    PyErr_Clear();
+    ClearError();
   }
   ~ModeOff() {
     if (!was_on_) return;
@@ -51,7 +51,7 @@ class ModeOff {
     } else {
       Push(our_mode);
     }
-    PyErr_Clear();
+    ClearError();
   }
   ModeOff(const ModeOff&) = delete;
   ModeOff& operator=(const ModeOff&) = delete;
@@ -74,12 +74,12 @@ PyTypeObject mode_type;
 // Runs a transparent function's body with the mode on again.
 PyObject* CallTransparent(PyObject* clone, PyObject* args, PyObject* kwargs) {
   const bool pushed = PushMode();
-  PyErr_Clear();
+  ClearError();
   PyObject* const result = PyObject_Call(clone, args, kwargs);
   if (pushed) {
     const PendingError hold;
     RemoveMode();
-    PyErr_Clear();
+    ClearError();
   }
   return result;
 }
@@ -180,7 +180,7 @@ PyTypeObject swap_hook_type;
 
 bool AllDisabled() {
   const Ref answer = Ref::Steal(PyObject_CallNoArgs(torch_objects().all_disabled));
-  if (!answer) PyErr_Clear();
+  if (!answer) ClearError();
   return answer.get() == Py_True;
 }
 

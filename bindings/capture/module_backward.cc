@@ -24,7 +24,7 @@ void CollectTensors(PyObject* value, std::vector<PyObject*>& out, int depth = 0)
   const Torch& torch = torch_objects();
   if (PyObject_TypeCheck(value, torch.tensor)) {
     const Ref needs = Ref::Steal(torch.requires_grad(value));
-    if (!needs) PyErr_Clear();
+    if (!needs) ClearError();
     if (needs.get() == Py_True) out.push_back(value);
     return;
   }
@@ -43,7 +43,7 @@ void CollectTensors(PyObject* value, std::vector<PyObject*>& out, int depth = 0)
 uint32_t OutputNumber(PyObject* tensor) {
   const Ref number = Ref::Steal(torch_objects().output_nr(tensor));
   const long value = number ? PyLong_AsLong(number.get()) : 0;
-  PyErr_Clear();
+  ClearError();
   return value < 0 ? 0 : static_cast<uint32_t>(value);
 }
 
@@ -51,7 +51,7 @@ uint32_t OutputNumber(PyObject* tensor) {
 Edge EdgeOf(PyObject* tensor) {
   Ref node = Ref::Steal(torch_objects().grad_fn(tensor));
   if (!node || node.get() == Py_None) {
-    PyErr_Clear();
+    ClearError();
     return {};
   }
   return {std::move(node), OutputNumber(tensor)};
@@ -64,7 +64,7 @@ bool IsLeafNode(PyObject* node) {
 uint64_t SequenceOf(PyObject* node) {
   const Ref number = Ref::Steal(PyObject_CallMethodNoArgs(node, torch_objects().s_sequence_nr));
   const uint64_t value = number ? PyLong_AsUnsignedLongLong(number.get()) : 0;
-  PyErr_Clear();
+  ClearError();
   return value;
 }
 
@@ -266,7 +266,7 @@ PyObject* OutputHookCall(PyObject* self, PyObject* const* args, size_t nargsf, P
   const DepthGuard tool(thread_state().tool_depth);
   const Quiet quiet;
   (*hook->record)->OutputFired(args[0], *hook->slots);
-  PyErr_Clear();
+  ClearError();
   Py_RETURN_NONE;
 }
 
@@ -277,7 +277,7 @@ PyObject* BoundaryHookCall(PyObject* self, PyObject* const* args, size_t nargsf,
   const DepthGuard tool(thread_state().tool_depth);
   const Quiet quiet;
   (*hook->record)->BoundaryFired(args[0], *hook->slots);
-  PyErr_Clear();
+  ClearError();
   Py_RETURN_NONE;
 }
 
@@ -351,7 +351,7 @@ class Walk {
   void Expand(const Ref& node) {
     const Ref next = Ref::Steal(PyObject_GetAttr(node.get(), torch_objects().s_next_functions));
     if (!next || !PyTuple_Check(next.get())) {
-      PyErr_Clear();
+      ClearError();
       return;
     }
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(next.get()); ++i) {
@@ -431,7 +431,7 @@ std::unique_ptr<BackwardRegion> BeginRegion(PyObject* args, const BackwardRegion
     Edge edge = EdgeOf(tensor);
     if (!edge.node) {
       edge.node = Ref::Steal(PyObject_CallOneArg(torch.leaf_edge, tensor));
-      if (!edge.node) PyErr_Clear();
+      if (!edge.node) ClearError();
       region->keeps_leaves = true;
     }
     region->inputs.push_back(std::move(edge));

@@ -61,7 +61,7 @@ PyObject* PreHookCall(PyObject* self, PyObject* const* args, size_t nargsf, PyOb
     frame->region = BeginRegion(args[1], parent);
   }
   ts.modules.push_back(std::move(frame));
-  PyErr_Clear();
+  ClearError();
   Py_RETURN_NONE;
 }
 
@@ -114,7 +114,7 @@ PyObject* PostHookCall(PyObject* self, PyObject* const* args, size_t nargsf, PyO
     EndRegion(std::move(frame->region), args[3], hook->module, frame->call.number, parent);
   }
   s.collector->LeaveModule(frame->call);
-  PyErr_Clear();
+  ClearError();
   Py_RETURN_NONE;
 }
 
@@ -127,7 +127,7 @@ PyObject* ParameterHookCall(PyObject* self, PyObject* const* args, size_t nargsf
   const DepthGuard tool(ts.tool_depth);
   const Quiet quiet;
   const Ref main_grad = Ref::Steal(PyObject_GetAttrString(args[0], "main_grad"));  // Megatron's
-  if (!main_grad) PyErr_Clear();
+  if (!main_grad) ClearError();
   const Ref grad = main_grad && main_grad.get() != Py_None
                        ? main_grad
                        : Ref::Steal(torch_objects().grad(args[0]));
@@ -136,7 +136,7 @@ PyObject* ParameterHookCall(PyObject* self, PyObject* const* args, size_t nargsf
         hook->module, Utf8(hook->parameter).view(),
         [&](collect::EntryBuilder& builder) { Describer(builder).Value(grad.get()); });
   }
-  PyErr_Clear();
+  ClearError();
   Py_RETURN_NONE;
 }
 

@@ -55,6 +55,11 @@ class PendingError {
   PyObject* value_ = nullptr;
 };
 
+// Drops an error that code of ours ran into. What is no Exception (KeyboardInterrupt, SystemExit,
+// what a signal handler of the user raised) is not ours to swallow: it is raised again in the main
+// thread at its next bytecode.
+void ClearError();
+
 // A vectorcall type of ours: name, size of the object, offset of its vectorcallfunc.
 inline void MakeCallable(PyTypeObject& type, const char* name, Py_ssize_t size, Py_ssize_t offset,
                          unsigned long flags, destructor dealloc) {

@@ -35,7 +35,7 @@ PyObject* SaveHookCall(PyObject* self, PyObject* const* args, size_t nargsf, PyO
   const Quiet quiet;
   s.collector->DebugGrad(Utf8(hook->name).view(), hook->number, hook->slot,
                          [&](EntryBuilder& builder) { Describer(builder).Value(args[0]); });
-  PyErr_Clear();
+  ClearError();
   Py_RETURN_NONE;
 }
 
@@ -51,7 +51,7 @@ PyMethodDef hook_methods[] = {{"__reduce__", Reduce, METH_NOARGS, nullptr},
 bool RequiresGrad(PyObject* tensor) {
   const Torch& torch = torch_objects();
   const Ref answer = Ref::Steal(torch.requires_grad(tensor));
-  if (!answer) PyErr_Clear();
+  if (!answer) ClearError();
   return answer.get() == Py_True;
 }
 
@@ -106,7 +106,7 @@ class Slots {
       Value(PyTuple_GET_ITEM(value, i));
     }
     builder_.CloseObject();
-    PyErr_Clear();
+    ClearError();
   }
 
   void Hook(PyObject* tensor, uint32_t slot) {
@@ -160,7 +160,7 @@ PyObject* SaveVariable(PyObject* variable, PyObject* name, std::optional<int64_t
       builder->Commit();
     }
   }
-  PyErr_Clear();
+  ClearError();
   return handles.release();
 }
 

@@ -53,7 +53,7 @@ std::string Render(const Frame& frame) {
   const Ref source = Ref::Steal(
       PyObject_CallFunction(torch_objects().getline, "Oi", frame.code->co_filename, line));
   if (!source || !PyUnicode_Check(source.get())) {
-    PyErr_Clear();
+    ClearError();
     return {};
   }
   const Utf8 whole(source.get());

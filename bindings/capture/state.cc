@@ -65,7 +65,7 @@ int NoArgMethod::Truth(PyObject* object) const {
 long ModeCount() {
   const Ref count = Ref::Steal(PyObject_CallNoArgs(torch_objects().mode_count));
   if (!count) {
-    PyErr_Clear();
+    ClearError();
     return 0;
   }
   return PyLong_AsLong(count.get());
@@ -73,7 +73,7 @@ long ModeCount() {
 
 bool GradEnabled() {
   const Ref answer = Ref::Steal(PyObject_CallNoArgs(torch_objects().grad_enabled));
-  if (!answer) PyErr_Clear();
+  if (!answer) ClearError();
   return answer.get() == Py_True;
 }
 
@@ -87,7 +87,7 @@ Quiet::Quiet() {
     disabled_ = Ref::Steal(PyObject_CallNoArgs(torch.disable));
     if (disabled_) Ref::Steal(PyObject_CallMethodNoArgs(disabled_.get(), torch.s_enter));
   }
-  PyErr_Clear();
+  ClearError();
 }
 
 Quiet::~Quiet() {
@@ -100,11 +100,44 @@ Quiet::~Quiet() {
     PyObject* args[] = {disabled_.get(), Py_None, Py_None, Py_None};
     Ref::Steal(PyObject_VectorcallMethod(torch.s_exit, args, 4, nullptr));
   }
-  PyErr_Clear();
+  ClearError();
+}
+
+namespace {
+
+// Raises what ClearError() set aside. Runs in the main thread, between two bytecodes.
+int RaiseAgain(void* exception) {
+  auto* value = static_cast<PyObject*>(exception);
+  PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(value)), value);
+  Py_DECREF(value);
+  return -1;
+}
+
+}  // namespace
+
+void ClearError() {
+  if (PyErr_Occurred() == nullptr) return;
+  if (PyErr_ExceptionMatches(PyExc_Exception) != 0) {
+    PyErr_Clear();
+    return;
+  }
+  PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
+  PyErr_Fetch(&type, &value, &traceback);
+  PyErr_NormalizeException(&type, &value, &traceback);
+  Py_XDECREF(type);
+  Py_XDECREF(traceback);
+  if (value != nullptr && Py_AddPendingCall(RaiseAgain, value) != 0) {
+    Py_DECREF(value);
+    PyErr_SetInterrupt();  // no room among the pending calls: at least an interrupt
+  }
 }
 
 std::string TakeErrorText() {
   if (PyErr_Occurred() == nullptr) return {};
+  if (PyErr_ExceptionMatches(PyExc_Exception) == 0) {
+    ClearError();
+    return {};
+  }
   PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
   PyErr_Fetch(&type, &value, &traceback);
   PyErr_NormalizeException(&type, &value, &traceback);
@@ -113,12 +146,16 @@ std::string TakeErrorText() {
   if (const Ref s = Ref::Steal(v ? PyObject_Str(v.get()) : nullptr)) {
     if (const char* utf8 = PyUnicode_AsUTF8(s.get())) text.append(": ").append(utf8);
   }
-  PyErr_Clear();
+  ClearError();
   if (text.size() > 300) text.resize(300);
   return text;
 }
 
 void ReportPythonFailure(const char* kind) {
+  if (PyErr_Occurred() != nullptr && PyErr_ExceptionMatches(PyExc_Exception) == 0) {
+    ClearError();  // not a failure of ours: it goes on to the user's program
+    return;
+  }
   const std::string text = TakeErrorText();
   if (session().collector != nullptr) session().collector->ReportFailure(kind, text);
 }
@@ -161,7 +198,7 @@ void FindExchangeTable(Torch& torch) {
       if (torch.exchange->tensor_from_object == nullptr) torch.exchange = nullptr;
     }
   }
-  PyErr_Clear();
+  ClearError();
 }
 
 }  // namespace

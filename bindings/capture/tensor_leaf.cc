@@ -72,7 +72,7 @@ bool MemoryIsValue(PyObject* tensor, DType dtype) {
   if (IsComplex(dtype) || dtype == DType::kF32 || dtype == DType::kF64 || dtype == DType::kF16) {
     bits |= torch.is_neg.Truth(tensor);
   }
-  if (bits < 0) PyErr_Clear();
+  if (bits < 0) ClearError();
   return bits == 0;
 }
 
@@ -83,7 +83,7 @@ bool ViewOf(PyObject* tensor, TensorView& view) {
   if (torch.exchange == nullptr) return false;
   dlpack::Tensor t{};
   if (torch.exchange->tensor_from_object(tensor, &t) != 0) {
-    PyErr_Clear();
+    ClearError();
     return false;
   }
   if (!HostMemory(t.device) || t.ndim < 0) return false;
@@ -130,7 +130,7 @@ bool Describer::PlainTensor(PyObject* tensor) {
   if (!ViewOf(tensor, view)) return false;
   const Ref requires_grad = Ref::Steal(torch_objects().requires_grad(tensor));
   if (!requires_grad) {
-    PyErr_Clear();
+    ClearError();
     return false;
   }
   TensorLeaf leaf;
@@ -189,7 +189,7 @@ void Describer::ArrayLike(PyObject* answer) {
   RawMemory raw;
   if (PyTuple_Check(memory)) {
     if (raw.Read(memory)) leaf.view = &raw.view;
-    PyErr_Clear();
+    ClearError();
   } else if (memory != Py_None && ViewOf(memory, view)) {
     leaf.view = &view;
   }
