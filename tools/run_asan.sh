@@ -18,7 +18,7 @@ fi
 export UBSAN_OPTIONS=print_stacktrace=1
 ctest --test-dir build/asan -j "${JOBS:-$(nproc)}" --timeout 600 --output-on-failure --no-tests=error \
   --output-junit "$results/asan-ctest.xml" >build/asan/ctest.log 2>&1 || status=1
-if [[ $status -eq 0 ]]; then tail -n 4 build/asan/ctest.log; else grep -v ' Passed ' build/asan/ctest.log; fi
+if [[ $status -eq 0 ]]; then tail -n 4 build/asan/ctest.log; else grep -vE ' Passed |^ *Start ' build/asan/ctest.log; fi
 
 # The package as it is in the tree, beside the extension that carries the sanitizers.
 package=build/asan/py/msprobe

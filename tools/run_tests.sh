@@ -10,7 +10,7 @@ status=0
 
 ctest --test-dir build/release -j "${JOBS:-$(nproc)}" --timeout 300 --output-on-failure --no-tests=error \
   --output-junit "$results/ctest.xml" >build/ctest.log 2>&1 || status=1
-if [[ $status -eq 0 ]]; then tail -n 4 build/ctest.log; else grep -v ' Passed ' build/ctest.log; fi
+if [[ $status -eq 0 ]]; then tail -n 4 build/ctest.log; else grep -vE ' Passed |^ *Start ' build/ctest.log; fi
 python -m pytest --junitxml "$results/pytest.xml" "$@" || status=1
 python tools/count_tests.py "$results/ctest.xml" "$results/pytest.xml"
 exit $status
