@@ -54,6 +54,13 @@ TEST(Error, ShowsPlaceKeyMessageAndHint) {
             "n\\xffme: bad \\x1b[31m");
 }
 
+TEST(Error, OnlyProblemsOfAConfigurationAreSeveralLines) {
+  EXPECT_EQ(Error(ErrorCode::kMalformed, "entry a\nmsprobe: pass 1").ToString(),
+            "entry a\\x0amsprobe: pass 1");
+  EXPECT_EQ(Error(ErrorCode::kConfig, "one\ntwo\x1b").ToString(), "one\ntwo\\x1b");
+  EXPECT_EQ(VisibleText("a\nb"), "a\\x0ab");
+}
+
 TEST(Text, FloatsAreWrittenAsPythonWritesThem) {
   // Each expectation is what CPython 3.11 prints.
   const std::vector<std::pair<double, std::string>> cases = {

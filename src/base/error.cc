@@ -79,7 +79,14 @@ std::string Error::ToString() const {
     out += VisibleText(key_path);
   }
   if (!out.empty()) out += ": ";
-  out += VisibleText(message);
+  // Several problems of a configuration are one a line; elsewhere a line feed comes from a name and
+  // is shown as such.
+  std::string_view rest = message;
+  for (size_t k; code == ErrorCode::kConfig && (k = rest.find('\n')) != std::string_view::npos;) {
+    out += VisibleText(rest.substr(0, k)) + '\n';
+    rest.remove_prefix(k + 1);
+  }
+  out += VisibleText(rest);
   if (!hint.empty()) {
     out += "; ";
     out += VisibleText(hint);

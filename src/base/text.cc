@@ -136,9 +136,7 @@ std::string VisibleText(std::string_view text) {
       ++i;
       continue;
     }
-    if (code == '\n' && i + 1 < text.size()) {
-      out += '\n';  // several problems are one per line
-    } else if (IsInvisible(code)) {
+    if (IsInvisible(code)) {
       out += code < 0x100 ? fmt::format("\\x{:02x}", code) : fmt::format("\\u{:04x}", code);
     } else {
       out.append(text.substr(i, n));

@@ -212,7 +212,7 @@ Result<Comparison> CompareRank(const Input& input, const Options& options, LogSi
   out.counts = CountRows(out.rows, out.mode, options);
   out.counts.unmatched += left_out;
   out.counts.total += left_out;
-  out.first_bad = FindFirstBad(out.rows, store->target, out.mode);
+  out.first_bad = FindFirstBad(out.rows, store->target, out.mode, options.face);
   for (const std::string& note : out.notes) log.Warning(note);
   out.store = std::move(store);
   return out;

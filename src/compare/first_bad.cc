@@ -17,6 +17,13 @@ bool IsWrong(const Row& row) {
   return wrong && row.target && !IsExempt(row);
 }
 
+// Whether the report of this face shows the row as bad.
+bool IsFlagged(const Row& row, Face face) {
+  if (face == Face::kNew) return row.verdict == Verdict::kError || row.verdict == Verdict::kWarning;
+  return row.accuracy == OldAccuracy::kNo || row.result == OldResult::kWarning ||
+         row.result == OldResult::kDifferent;
+}
+
 // Gradients and single saves are results without inputs of their own.
 bool IsResult(const Row& row) {
   const State state = row.target->state;
@@ -135,7 +142,8 @@ std::string InputsAgree(const std::vector<Row>& rows, RowGroup group, Mode mode)
 
 }  // namespace
 
-std::optional<FirstBad> FindFirstBad(const std::vector<Row>& rows, const Side& target, Mode mode) {
+std::optional<FirstBad> FindFirstBad(const std::vector<Row>& rows, const Side& target, Mode mode,
+                                     Face face) {
   const std::vector<RowGroup> groups = GroupRows(rows);
   const auto entry_of = [&](const RowGroup& g) -> const Entry& {
     return target.entries[rows[g.first].target->entry];
@@ -146,25 +154,30 @@ std::optional<FirstBad> FindFirstBad(const std::vector<Row>& rows, const Side& t
     // Gradients have no inputs of their own: they explain nothing that went wrong before them.
     if (rank == 2 && fallback) break;
     for (const RowGroup& group : groups) {
-      size_t result = group.last, any = group.last;
+      size_t result = group.last, any = group.last, argument = group.last;
       bool inputs_wrong = false;
       for (size_t i = group.last; i-- > group.first;) {
         if (!IsWrong(rows[i])) continue;
         any = i;
         if (IsResult(rows[i])) {
           result = i;
+        } else if (Has(rows[i], Rule::kR4)) {
+          argument = i;  // the call was written differently: a cause, not an inherited error
         } else {
           inputs_wrong = true;
         }
       }
       if (any == group.last || Rank(entry_of(group)) != rank) continue;
       const Entry& entry = entry_of(group);
-      if (result != group.last && !inputs_wrong) {
-        return FirstBad{
-            .entry = entry.name,
-            .row = std::string(rows[result].target->name),
-            .reason = WhatIsWrong(rows[result], entry, mode) + InputsAgree(rows, group, mode),
-            .row_index = result};
+      const size_t cause = argument != group.last ? argument : result;
+      if (cause != group.last && !inputs_wrong) {
+        std::string reason = WhatIsWrong(rows[cause], entry, mode);
+        if (cause == result) reason += InputsAgree(rows, group, mode);
+        if (!IsFlagged(rows[cause], face)) reason += "; the rules of this report pass the row";
+        return FirstBad{.entry = entry.name,
+                        .row = std::string(rows[cause].target->name),
+                        .reason = std::move(reason),
+                        .row_index = cause};
       }
       if (!fallback || rank < fallback_rank) {
         fallback_rank = rank;

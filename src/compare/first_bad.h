@@ -9,8 +9,10 @@
 namespace msprobe::compare {
 
 // Entries are taken in order of execution: forward calls as the file has them, then backward calls,
-// then gradients. A row is wrong when either face's verdict says so. When every wrong entry has
-// wrong inputs, the first wrong row is given, and the reason says so.
-std::optional<FirstBad> FindFirstBad(const std::vector<Row>& rows, const Side& target, Mode mode);
+// then gradients. A row is wrong when either face's verdict says so; a call with another scalar
+// argument is a cause by itself. When every wrong entry has wrong inputs, the first wrong row is
+// given. The reason says so, and also when the report of `face` passes the row.
+std::optional<FirstBad> FindFirstBad(const std::vector<Row>& rows, const Side& target, Mode mode,
+                                     Face face);
 
 }  // namespace msprobe::compare

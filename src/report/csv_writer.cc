@@ -35,13 +35,35 @@ void AppendQuoted(std::string& out, std::string_view text, bool apostrophe) {
   out += '"';
 }
 
+// Control characters but for tab and line ends, and bytes that are no UTF-8, as \xHH: readers of
+// csv refuse them.
+std::string Readable(std::string_view text) {
+  std::string out;
+  while (!text.empty()) {
+    const size_t k = text.find_first_of("\n\r\t");
+    out += VisibleText(text.substr(0, k));
+    if (k == std::string_view::npos) break;
+    out += text[k];
+    text.remove_prefix(k + 1);
+  }
+  return out;
+}
+
 void AppendText(std::string& out, std::string_view text) {
   if (text.empty()) return;
   // Without branches, so that the compiler makes vector code of it: most texts have none of these.
-  uint8_t needs_quotes = 0, has_semicolon = 0;
+  uint8_t needs_quotes = 0, has_semicolon = 0, control = 0, high = 0;
   for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    control |= static_cast<uint8_t>(((byte < 0x20) & (c != '\n') & (c != '\r') & (c != '\t')) |
+                                    (byte == 0x7F));
+    high |= static_cast<uint8_t>(byte >= 0x80);
     needs_quotes |= static_cast<uint8_t>((c == ',') | (c == '"') | (c == '\n') | (c == '\r'));
     has_semicolon |= static_cast<uint8_t>(c == ';');
+  }
+  if (control != 0 || (high != 0 && !IsValidUtf8(text))) {
+    const std::string readable = Readable(text);
+    return AppendText(out, readable);
   }
   const bool apostrophe =
       (has_semicolon != 0 || MayStartFormula(text.front())) && LooksExecutable(text);

@@ -302,3 +302,42 @@ tool.step()
     ]
     assert list(data[0]) == ["Tensor.t.0.forward", "Torch.exp.0.forward", "Torch.exp.1.forward", "Torch.sum.0.forward"]
     assert data[0] == data[1]
+
+
+class Interrupting:
+    """An argument whose description is interrupted, as Ctrl-C interrupts whatever runs."""
+
+    armed = False
+
+    def __getattribute__(self, name: str) -> object:
+        if name in ("value", "__dict__") and object.__getattribute__(self, "armed"):
+            raise KeyboardInterrupt
+        return object.__getattribute__(self, name)
+
+
+def test_capture_lets_an_interrupt_go_on_to_the_script(tmp_path):
+    @dataclasses.dataclass
+    class Argument(Interrupting):
+        value: int = 1
+
+        def __post_init__(self) -> None:
+            self.armed = True
+
+    class Takes(nn.Module):
+        def forward(self, x, argument):
+            return x * 2
+
+    model = nn.Sequential()
+    model.inner = Takes()
+    seen = 0
+    with debugger(tmp_path, "L0") as tool:
+        tool.start(model)
+        try:
+            model.inner(torch.ones(2), Argument())
+            for _ in range(100):
+                pass
+        except KeyboardInterrupt:
+            seen += 1
+        tool.stop()
+        tool.step()
+    assert seen == 1
