@@ -1,4 +1,5 @@
-// The list of areas that make up _core. Each area has one file with one Register function: convert, release the GIL, call, convert.
+// The list of areas that make up _core. Each area has one file with one Register function: convert,
+// release the GIL, call, convert.
 #pragma once
 
 #include <nanobind/nanobind.h>

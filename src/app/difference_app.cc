@@ -253,7 +253,8 @@ Status RunPart(const CompareOptions& options, const compare::Options& engine, Pa
   MSPROBE_ASSIGN(Comparison result, compare::CompareRank(input, engine, log, progress, cancel));
   part.comparison = std::make_shared<const Comparison>(std::move(result));
   part.entries = compare::FindDifferences(*part.comparison);
-  MSPROBE_TRY(CreateDirectories(options.output_dir));  // nothing is made for inputs that are refused
+  MSPROBE_TRY(
+      CreateDirectories(options.output_dir));  // nothing is made for inputs that are refused
   return WriteRankReport(part, options.face, cancel);
 }
 

@@ -1,4 +1,5 @@
-// Zip archives over positioned reads: own central-directory reader (hostile input), stored-only writer.
+// Zip archives over positioned reads: own central-directory reader (hostile input), stored-only
+// writer.
 #pragma once
 
 #include <cstdint>
@@ -13,12 +14,12 @@ namespace msprobe::archive {
 
 struct ZipEntry {
   std::string name;
-  uint16_t method = 0;         // 0 stored, 8 deflated
+  uint16_t method = 0;  // 0 stored, 8 deflated
   uint32_t crc32 = 0;
   uint64_t compressed_size = 0;
   uint64_t size = 0;
   uint64_t header_offset = 0;  // of the local header
-  uint64_t limit = 0;          // where the next member or the directory begins: header and data end before
+  uint64_t limit = 0;  // where the next member or the directory begins: header and data end before
 };
 
 struct ZipLimits {
@@ -26,17 +27,22 @@ struct ZipLimits {
   uint64_t max_entry_bytes = 64ull << 30;  // declared size of one member
 };
 
-// The directory is read and checked whole at Open: zip64, no overlapping members, no sizes beyond the file, no encryption, one
-// disk. Local headers are looked at when a member is used. Safe to share among threads. Errors: kMalformed (with offset),
-// kTruncated (no end record), kUnsupported (encrypted, several disks, other methods than stored and deflate), kTooLarge.
+// The directory is read and checked whole at Open: zip64, no overlapping members, no sizes beyond
+// the file, no encryption, one disk. Local headers are looked at when a member is used. Safe to
+// share among threads. Errors: kMalformed (with offset), kTruncated (no end record), kUnsupported
+// (encrypted, several disks, other methods than stored and deflate), kTooLarge.
 class ZipReader {
  public:
-  static Result<ZipReader> Open(const InputFile& file, const ZipLimits& limits = {});  // keeps a pointer to `file`
+  static Result<ZipReader> Open(const InputFile& file,
+                                const ZipLimits& limits = {});  // keeps a pointer to `file`
   const std::vector<ZipEntry>& entries() const { return entries_; }
-  const ZipEntry* Find(std::string_view name) const;  // exact; nullptr when absent or when the name occurs twice
-  // Offset in the file of the first byte of a stored member's data. kUnsupported when it is deflated.
+  const ZipEntry* Find(
+      std::string_view name) const;  // exact; nullptr when absent or when the name occurs twice
+  // Offset in the file of the first byte of a stored member's data. kUnsupported when it is
+  // deflated.
   Result<uint64_t> DataOffset(const ZipEntry& entry) const;
-  // The member's bytes, inflated with a cap of the declared size (a longer stream is kMalformed), CRC checked.
+  // The member's bytes, inflated with a cap of the declared size (a longer stream is kMalformed),
+  // CRC checked.
   Result<std::string> Read(const ZipEntry& entry, uint64_t max_bytes) const;
 
  private:

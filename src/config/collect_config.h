@@ -27,41 +27,44 @@ std::string_view OverwriteName(Overwrite o);
 
 // Restricts one dimension of every tensor that has it (dump.md 9.5).
 struct SliceItem {
-  int64_t dim = 0;               // >= 0
-  int64_t begin = 0;             // negative: from the end
-  std::optional<int64_t> end;    // exclusive; absent: to the end
-  std::optional<int64_t> size;   // applies only to dimensions of this length
+  int64_t dim = 0;              // >= 0
+  int64_t begin = 0;            // negative: from the end
+  std::optional<int64_t> end;   // exclusive; absent: to the end
+  std::optional<int64_t> size;  // applies only to dimensions of this length
   bool operator==(const SliceItem&) const = default;
 };
 
 struct CollectConfig {
-  std::string path;                     // of the file; empty when built from arguments only
+  std::string path;  // of the file; empty when built from arguments only
   Task task = Task::kStatistics;
   Level level = Level::kL1;
   std::string dump_path;
-  std::vector<int64_t> ranks, steps;    // sorted, unique; empty = all
+  std::vector<int64_t> ranks, steps;  // sorted, unique; empty = all
   bool async_dump = false;
   bool extra_info = true;
   std::optional<bool> dump_enable;
   RiskLevel risk_level = RiskLevel::kFocus;
-  bool high_precision = false;          // precision "high"; statistics are in double either way (decisions.md 22)
+  bool high_precision =
+      false;  // precision "high"; statistics are in double either way (decisions.md 22)
   std::optional<std::vector<std::string>> custom_op_namespaces;  // absent: the default ones
   // task section
-  std::vector<std::string> scope, list, tensor_list;  // scope: empty or two names
+  std::vector<std::string> scope, list, tensor_list;                  // scope: empty or two names
   bool forward = true, backward = true, input = true, output = true;  // data_mode
   bool data_mode_all = true;
   SummaryMode summary_mode = SummaryMode::kStatistics;
   std::vector<SliceItem> slice;
   std::optional<std::string> request_id;
-  std::optional<std::string> bench_path;  // of an md5 dump to compare with while collecting (dump.md 19.2)
-  int64_t diff_nums = 1;                // stop after that many differences; -1: never
-  int64_t overflow_nums = -1;           // kNanCheck: stop after that many; -1: never (1 when the task is "overflow_check")
+  std::optional<std::string>
+      bench_path;         // of an md5 dump to compare with while collecting (dump.md 19.2)
+  int64_t diff_nums = 1;  // stop after that many differences; -1: never
+  int64_t overflow_nums =
+      -1;  // kNanCheck: stop after that many; -1: never (1 when the task is "overflow_check")
   // ours
-  int64_t buffer_size = 4 << 20;        // bytes, 64 KiB … 1 GiB
+  int64_t buffer_size = 4 << 20;  // bytes, 64 KiB … 1 GiB
   Overwrite overwrite = Overwrite::kKeep;
   bool strict = false;
-  bool compiled_as_leaf = false;        // compiled "leaf" instead of "eager" (decisions.md 54)
-  bool reuse_statistics = false;        // reuse "version" instead of "off" (decisions.md 55)
+  bool compiled_as_leaf = false;  // compiled "leaf" instead of "eager" (decisions.md 54)
+  bool reuse_statistics = false;  // reuse "version" instead of "off" (decisions.md 55)
   // Notes on keys that nobody knows, to be repeated at stop (decisions.md 12).
   std::vector<std::string> unknown_keys;
 };
@@ -72,18 +75,23 @@ struct CollectArguments {
   std::optional<std::string> steps_json;  // the `step` argument as JSON text
 };
 
-// What is in force, in the order of the keys of config.json: key ("task", "statistics.list", …) and value as JSON text. For the config
-// echo in dump.json and for the differences between two constructions (decisions.md 13).
+// What is in force, in the order of the keys of config.json: key ("task", "statistics.list", …) and
+// value as JSON text. For the config echo in dump.json and for the differences between two
+// constructions (decisions.md 13).
 std::vector<std::pair<std::string, std::string>> Settings(const CollectConfig& config);
 // Those as one JSON object in one line.
 std::string SettingsJson(const CollectConfig& config);
-// "level: \"L0\" instead of \"L1\"" for every setting of `wanted` that differs from the one in force.
-std::vector<std::string> SettingDifferences(const CollectConfig& in_force, const CollectConfig& wanted);
+// "level: \"L0\" instead of \"L1\"" for every setting of `wanted` that differs from the one in
+// force.
+std::vector<std::string> SettingDifferences(const CollectConfig& in_force,
+                                            const CollectConfig& wanted);
 
-// All problems at once, up to 20 (decisions.md 2): the first is the error, the rest are in its message, one per line.
-// A key that an argument overrides is not looked at in the file. Without config_path: built-in defaults, dump_path "./dump_path".
-// Unknown keys: decisions.md 12. Errors: those of reading the file; kConfig; kInvalidArgument when an argument is the first problem;
-// kUnsupported when the file asks for something this tool does not do (level L2, free_benchmark, grad_probe, exception_dump).
+// All problems at once, up to 20 (decisions.md 2): the first is the error, the rest are in its
+// message, one per line. A key that an argument overrides is not looked at in the file. Without
+// config_path: built-in defaults, dump_path "./dump_path". Unknown keys: decisions.md 12. Errors:
+// those of reading the file; kConfig; kInvalidArgument when an argument is the first problem;
+// kUnsupported when the file asks for something this tool does not do (level L2, free_benchmark,
+// grad_probe, exception_dump).
 Result<CollectConfig> ReadCollectConfig(const CollectArguments& arguments, LogSink& log);
 
 }  // namespace msprobe::config

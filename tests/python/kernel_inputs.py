@@ -36,5 +36,3 @@ def random_array(rng: np.random.Generator, n: int, name: str) -> np.ndarray[Any,
         info = np.iinfo(name)
         return rng.integers(info.min, info.max, n, dtype=name, endpoint=True)
     return make(rng.standard_normal(n) * 10.0 ** rng.integers(-3, 3, n), name)
-
-
