@@ -121,7 +121,7 @@ class TreeBuilder final : public YAML::EventHandler {
     if (level.node.kind == YamlNode::Kind::kList) {
       level.node.items.push_back(std::move(node));
     } else {
-      level.node.members.emplace_back(std::move(level.key), std::move(node));
+      level.node.members.push_back({std::move(level.key), std::move(node)});
       level.has_key = false;
     }
   }

@@ -12,16 +12,23 @@
 
 namespace msprobe::config {
 
+struct YamlMember;
+
 struct YamlNode {
   enum class Kind : uint8_t { kNull, kText, kList, kMap };
   Kind kind = Kind::kNull;
-  std::string text;             // kText: the scalar, whatever type YAML would give it
-  std::vector<YamlNode> items;  // kList
-  std::vector<std::pair<std::string, YamlNode>> members;  // kMap, in order of the file
-  uint32_t line = 0, column = 0;                          // 1-based
+  std::string text;                 // kText: the scalar, whatever type YAML would give it
+  std::vector<YamlNode> items;      // kList
+  std::vector<YamlMember> members;  // kMap, in order of the file
+  uint32_t line = 0, column = 0;    // 1-based
 
   const YamlNode* Find(std::string_view key) const;  // kMap; nullptr when absent
   bool IsEmpty() const;                              // null, {} or []
+};
+
+struct YamlMember {
+  std::string first;  // the key
+  YamlNode second;    // its value
 };
 
 // The one document of the file; kNull for an empty one. Errors, each with line and column:
