@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "config/compare_config.h"
+#include "config/yaml_quotes.h"
 
 namespace msprobe::config {
 namespace {
@@ -19,24 +20,6 @@ namespace {
 constexpr uint64_t kMaxYamlBytes = 64ull << 20;
 constexpr std::string_view kExpected =
     "expected a mapping of names to names, like \"fc2.Dense: fc2.Linear\"";
-
-// Is the quoted scalar that begins at `begin` closed? yaml-cpp 0.7 accepts one that runs into the
-// end of the file behind a line end, and a torn file would then be read as a mapping with wrong
-// names.
-bool IsClosed(std::string_view text, size_t begin) {
-  if (begin >= text.size()) return true;
-  const char quote = text[begin];
-  if (quote != '"' && quote != '\'') return true;
-  for (size_t i = begin + 1; i < text.size(); ++i) {
-    if (quote == '"' && text[i] == '\\') {
-      ++i;
-    } else if (text[i] == quote) {
-      if (quote == '"' || i + 1 >= text.size() || text[i + 1] != quote) return true;
-      ++i;  // '' is a quote inside
-    }
-  }
-  return false;
-}
 
 // Receives the events of one document and keeps its pairs. No tree is built, so neither aliases nor
 // nesting can make a small file large.

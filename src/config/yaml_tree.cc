@@ -11,29 +11,13 @@
 
 #include "base/file.h"
 #include "base/text.h"
+#include "config/yaml_quotes.h"
 
 namespace msprobe::config {
 namespace {
 
 constexpr uint64_t kMaxYamlBytes = 64ull << 20;
 constexpr size_t kMaxDepth = 64;
-
-// Is the quoted scalar that begins at `begin` closed? yaml-cpp 0.7 accepts one that runs into the
-// end of the file behind a line end.
-bool IsClosed(std::string_view text, size_t begin) {
-  if (begin >= text.size()) return true;
-  const char quote = text[begin];
-  if (quote != '"' && quote != '\'') return true;
-  for (size_t i = begin + 1; i < text.size(); ++i) {
-    if (quote == '"' && text[i] == '\\') {
-      ++i;
-    } else if (text[i] == quote) {
-      if (quote == '"' || i + 1 >= text.size() || text[i + 1] != quote) return true;
-      ++i;  // '' is a quote inside
-    }
-  }
-  return false;
-}
 
 // Aliases are refused, so a small file cannot become a large tree.
 class TreeBuilder final : public YAML::EventHandler {
