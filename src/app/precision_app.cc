@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <optional>
+
 #include "base/file.h"
 #include "base/text.h"
 #include "base/time.h"
@@ -15,22 +17,33 @@ using precheck::Status;
 
 constexpr size_t kFirstErrors = 10;
 
-// `head`, then what `append` makes of each item, a piece at a time.
-template <class Items, class Append>
-msprobe::Status WriteRecords(const std::string& path, std::string head, const Items& items,
-                             Append append) {
-  constexpr size_t kPiece = 1 << 18;
-  MSPROBE_ASSIGN(AtomicFile file, AtomicFile::Create(path));
-  std::string text = std::move(head);
-  for (const auto& item : items) {
-    append(text, item);
-    if (text.size() < kPiece) continue;
-    MSPROBE_TRY(file.Write(text));
-    text.clear();
+// A file that grows by records and appears when it is complete.
+class RecordFile {
+ public:
+  static Result<RecordFile> Create(const std::string& path, std::string head) {
+    MSPROBE_ASSIGN(AtomicFile file, AtomicFile::Create(path));
+    return RecordFile(std::move(file), std::move(head));
   }
-  MSPROBE_TRY(file.Write(text));
-  return file.Commit();
-}
+  std::string& text() { return text_; }  // append here, then call Appended
+  msprobe::Status Appended() {
+    constexpr size_t kPiece = 1 << 18;
+    return text_.size() < kPiece ? msprobe::Status() : Flush();
+  }
+  msprobe::Status Commit() {
+    MSPROBE_TRY(Flush());
+    return file_.Commit();
+  }
+
+ private:
+  RecordFile(AtomicFile file, std::string head) : file_(std::move(file)), text_(std::move(head)) {}
+  msprobe::Status Flush() {
+    const msprobe::Status status = file_.Write(text_);
+    text_.clear();
+    return status;
+  }
+  AtomicFile file_;
+  std::string text_;
+};
 
 msprobe::Status WriteText(const std::string& path, std::string_view text) {
   MSPROBE_ASSIGN(AtomicFile file, AtomicFile::Create(path));
@@ -113,51 +126,109 @@ void StatusCounts::Add(const StatusCounts& other) {
   not_run += other.not_run;
 }
 
-Result<PrecisionRun> ComparePrecision(const PrecisionOptions& options, LogSink& log) {
-  const double begin = MonotonicSeconds();
-  const int64_t started = UnixSeconds();
-  MSPROBE_ASSIGN(const precheck::DetailsTable npu, precheck::ReadDetails(options.npu_csv));
-  MSPROBE_ASSIGN(const precheck::DetailsTable gpu, precheck::ReadDetails(options.gpu_csv));
-  MSPROBE_TRY(CreateDirectories(options.output_dir));
-  if (npu.rows.empty()) log.Warning(fmt::format("{} has no rows", options.npu_csv));
-  if (gpu.rows.empty()) log.Warning(fmt::format("{} has no rows", options.gpu_csv));
-  const precheck::PrecisionComparison result =
-      precheck::JudgeDetails(npu, gpu, options.standard, options.rules);
-  if (result.other_inputs > 0) {
-    log.Warning(fmt::format(
-        "{} of {} outputs were computed from other inputs in the two runs, {} first: their "
-        "errors are not comparable; replay the same dump with the same seed on both",
-        result.other_inputs, result.rows.size(), result.first_other_inputs));
-  }
+namespace {
 
-  PrecisionRun run;
-  for (const precheck::JudgedRow& row : result.rows) {
+// The details of the verdict. Folder and file are made when the first row comes, so that inputs
+// which are refused leave nothing behind.
+class DetailsFile {
+ public:
+  DetailsFile(const PrecisionOptions& options, int64_t started, PrecisionRun& run)
+      : options_(options), started_(started), run_(run) {}
+
+  msprobe::Status Append(const precheck::JudgedRow& row) {
+    MSPROBE_TRY(Open());
+    precheck::AppendPrecisionRow(file_->text(), row, options_.format);
+    return file_->Appended();
+  }
+  msprobe::Status Open() {
+    if (file_.has_value()) return {};
+    MSPROBE_TRY(CreateDirectories(options_.output_dir));
+    const std::string stamp = LocalTimestamp(FreeTimestamp(
+        options_.output_dir,
+        {"api_precision_compare_details_{ts}.csv", "api_precision_compare_result_{ts}.csv",
+         "api_precision_compare_summary_{ts}.json"},
+        started_));
+    const auto path = [&](std::string_view kind, std::string_view extension) {
+      return JoinPath(options_.output_dir,
+                      fmt::format("api_precision_compare_{}_{}.{}", kind, stamp, extension));
+    };
+    run_.details_path = path("details", "csv");
+    run_.result_path = path("result", "csv");
+    run_.summary_path = path("summary", "json");
+    MSPROBE_ASSIGN(file_, RecordFile::Create(run_.details_path,
+                                             precheck::PrecisionDetailsHead(options_.english)));
+    return {};
+  }
+  msprobe::Status Commit() { return file_->Commit(); }
+
+ private:
+  const PrecisionOptions& options_;
+  int64_t started_;
+  PrecisionRun& run_;
+  std::optional<RecordFile> file_;
+};
+
+// Both files into `judge`; every judged row is counted and appended to `details`.
+msprobe::Status JudgeFiles(const PrecisionOptions& options, const PrecisionSinks& sinks,
+                           precheck::FinalJudge& judge, DetailsFile& details, PrecisionRun& run) {
+  using Row = precheck::DetailsTable::Row;
+  const auto progress = [&](std::string_view stage) {
+    return [&sinks, stage](uint64_t done, uint64_t total) {
+      sinks.progress.Update(stage, done >> 20, total >> 20);
+    };
+  };
+  uint64_t npu_rows = 0;
+  uint64_t gpu_rows = 0;
+  const auto add = [&](const Row& row) {
+    ++gpu_rows;
+    judge.AddGpu(row);
+    return msprobe::Status();
+  };
+  MSPROBE_TRY(precheck::ReadDetailsRows(options.gpu_csv, add, progress("reading, MiB")));
+  const auto write = [&](const precheck::JudgedRow& row) {
     run.rows.Add(row.status);
     if (row.status == Status::kError && run.first_errors.size() < kFirstErrors)
       run.first_errors.push_back(fmt::format("{}: {}", row.name, FirstLine(row.message)));
+    return details.Append(row);
+  };
+  const auto judge_row = [&](const Row& row) {
+    ++npu_rows;
+    return judge.JudgeNpu(row, write);
+  };
+  MSPROBE_TRY(precheck::ReadDetailsRows(options.npu_csv, judge_row, progress("judging, MiB")));
+  MSPROBE_TRY(judge.Finish(write));
+  MSPROBE_TRY(details.Open());
+  if (npu_rows == 0) sinks.log.Warning(fmt::format("{} has no rows", options.npu_csv));
+  if (gpu_rows == 0) sinks.log.Warning(fmt::format("{} has no rows", options.gpu_csv));
+  if (judge.other_inputs() > 0) {
+    sinks.log.Warning(fmt::format(
+        "{} of {} outputs were computed from other inputs in the two runs, {} first: their "
+        "errors are not comparable; replay the same dump with the same seed on both",
+        judge.other_inputs(), run.rows.total(), judge.first_other_inputs()));
   }
-  for (const precheck::ApiVerdict& api : result.apis) {
+  return {};
+}
+
+}  // namespace
+
+Result<PrecisionRun> ComparePrecision(const PrecisionOptions& options,
+                                      const PrecisionSinks& sinks) {
+  const double begin = MonotonicSeconds();
+  const int64_t started = UnixSeconds();
+  PrecisionRun run;
+  precheck::FinalJudge judge(options.standard, options.rules);
+  DetailsFile details(options, started, run);
+  MSPROBE_TRY(JudgeFiles(options, sinks, judge, details, run));
+  MSPROBE_ASSIGN(RecordFile results,
+                 RecordFile::Create(run.result_path, precheck::PrecisionResultHead()));
+  for (const precheck::ApiVerdict& api : judge.Apis()) {
     run.forward.Add(api.forward);
     run.backward.Add(api.backward);
+    precheck::AppendVerdict(results.text(), api);
+    MSPROBE_TRY(results.Appended());
   }
-  const std::string stamp = LocalTimestamp(FreeTimestamp(
-      options.output_dir,
-      {"api_precision_compare_details_{ts}.csv", "api_precision_compare_result_{ts}.csv",
-       "api_precision_compare_summary_{ts}.json"},
-      started));
-  const auto path = [&](std::string_view kind, std::string_view extension) {
-    return JoinPath(options.output_dir,
-                    fmt::format("api_precision_compare_{}_{}.{}", kind, stamp, extension));
-  };
-  run.details_path = path("details", "csv");
-  run.result_path = path("result", "csv");
-  run.summary_path = path("summary", "json");
-  MSPROBE_TRY(WriteRecords(run.details_path, precheck::PrecisionDetailsHead(options.english),
-                           result.rows, [&](std::string& out, const precheck::JudgedRow& row) {
-                             precheck::AppendPrecisionRow(out, row, options.format);
-                           }));
-  MSPROBE_TRY(WriteRecords(run.result_path, precheck::PrecisionResultHead(), result.apis,
-                           precheck::AppendVerdict));
+  MSPROBE_TRY(details.Commit());
+  MSPROBE_TRY(results.Commit());
   run.seconds = MonotonicSeconds() - begin;
   MSPROBE_TRY(WriteText(run.summary_path, Summary(options, run, started)));
   return run;

@@ -41,7 +41,11 @@ struct PrecisionRun {
 // Reads, judges, writes api_precision_compare_details_{ts}.csv, …_result_{ts}.csv and
 // api_precision_compare_summary_{ts}.json. Errors: unreadable input or output folder, nothing
 // written then.
-Result<PrecisionRun> ComparePrecision(const PrecisionOptions& options, LogSink& log);
+struct PrecisionSinks {
+  LogSink& log;
+  ProgressSink& progress;
+};
+Result<PrecisionRun> ComparePrecision(const PrecisionOptions& options, const PrecisionSinks& sinks);
 
 // Algorithms, steps and limits with their sources, for a person.
 std::string PrecheckRulesText(precheck::Standard standard, precheck::Rules rules);

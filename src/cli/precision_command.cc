@@ -104,7 +104,7 @@ int RunPrecision(std::span<const std::string> arguments, app::Face face, Termina
     terminal.PrintAnswer(app::PrecheckRulesText(options.standard, options.rules));
     return kDone;
   }
-  const Result<app::PrecisionRun> run = app::ComparePrecision(options, terminal);
+  const Result<app::PrecisionRun> run = app::ComparePrecision(options, {terminal, terminal});
   if (!run.ok()) {
     terminal.PrintErrors({&run.error(), 1});
     return StatusOf(run.error());

@@ -4,8 +4,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
+#include <deque>
+#include <memory_resource>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
+#include <utility>
 
 namespace msprobe::precheck {
 namespace {
@@ -324,15 +329,22 @@ void ForEachLine(std::string_view text, Fn fn) {
   }
 }
 
+// Bit k: rule Qk wrote a line of the message.
+uint16_t FindingsOf(std::string_view message) {
+  unsigned out = 0;
+  ForEachLine(message, [&](std::string_view line) {
+    const std::string_view id = FindingId(line);
+    if (!id.empty()) out |= 1u << (id[1] - '0');
+  });
+  return static_cast<uint16_t>(out);
+}
+
 // Findings of the Q rules that the other device does not share.
-void AddFindings(const Row& npu, const Row& gpu, JudgedRow& out) {
-  if (out.status == Status::kSkip) return;
+void AddFindings(const Row& npu, uint16_t shared, JudgedRow& out) {
+  if (out.status == Status::kSkip || npu.message.empty()) return;
   ForEachLine(npu.message, [&](std::string_view line) {
     const std::string_view id = FindingId(line);
-    if (id.empty()) return;
-    bool shared = false;
-    ForEachLine(gpu.message, [&](std::string_view other) { shared |= FindingId(other) == id; });
-    if (shared) return;
+    if (id.empty() || (shared >> (id[1] - '0') & 1) != 0) return;
     const bool error = line.ends_with(": error");
     if (error || out.status == Status::kPass)
       out.status = error ? Status::kError : Status::kWarning;
@@ -349,7 +361,7 @@ class ApiRollUp {
     if (inserted) apis_.push_back({name, {}, {}, {}, topk});
     Entry& entry = apis_[it->second];
     Side& side = forward ? entry.forward : entry.backward;
-    side.statuses.push_back(row.status);
+    side.Add(row.status);
     switch (row.reason) {
       case SkipReason::kName:
       case SkipReason::kDuplicate:
@@ -380,10 +392,16 @@ class ApiRollUp {
 
  private:
   struct Side {
-    std::vector<Status> statuses;
+    std::array<Status, 4> kinds{};  // each once: all that the worst depends on
+    uint8_t count = 0;
     bool uncompared = false;
+    void Add(Status status) {
+      const auto end = kinds.begin() + count;
+      if (std::find(kinds.begin(), end, status) == end && count < kinds.size())
+        kinds[count++] = status;
+    }
     Status Verdict() const {
-      const Status worst = Worst(statuses, Status::kSkip);
+      const Status worst = Worst(std::span(kinds).first(count), Status::kSkip);
       if (uncompared && worst != Status::kError) return Status::kSkip;
       return worst;
     }
@@ -398,76 +416,152 @@ class ApiRollUp {
   std::unordered_map<std::string, size_t> index_;
 };
 
-struct GpuIndex {
-  struct Entry {
-    size_t row = 0;
-    uint32_t count = 0;
-    bool used = false;
-  };
-  std::unordered_map<std::string_view, Entry> by_name;
-  explicit GpuIndex(const DetailsTable& table) {
-    by_name.reserve(table.rows.size());
-    for (size_t k = 0; k < table.rows.size(); ++k) {
-      Entry& entry = by_name[table.rows[k].name];
-      if (entry.count++ == 0) entry.row = k;
+// What judging needs of a row of the second file.
+struct GpuRow {
+  static constexpr std::array<Column, 9> kColumns = {
+      Column::kSmallValue, Column::kRmse,     Column::kMaxRel, Column::kMeanRel, Column::kBalance,
+      Column::kMeanUlp,    Column::kUlpShare, Column::kCosine, Column::kMaxAbs};
+  std::string_view name;
+  std::array<double, kColumns.size()> values{};
+  uint64_t inputs = 0;  // hash of the checksum text; 0: none
+  uint32_t count = 1;   // rows of that name
+  uint16_t filled = 0;  // bit per column
+  uint16_t findings = 0;
+  bool used = false;
+
+  void Take(const Row& row) {
+    for (size_t k = 0; k < kColumns.size(); ++k) {
+      const auto cell = row[kColumns[k]];
+      if (cell.blank) continue;
+      filled = static_cast<uint16_t>(filled | 1u << k);
+      values[k] = cell.value;
     }
+    findings = FindingsOf(row.message);
+    inputs = InputsHash(row);
+  }
+  void Give(Row& row) const {
+    row.Clear();
+    for (size_t k = 0; k < kColumns.size(); ++k)
+      if ((filled >> k & 1) != 0) row.Set(kColumns[k], values[k]);
+  }
+  static uint64_t InputsHash(const Row& row) {
+    return row.inputs.empty() ? 0 : std::hash<std::string_view>()(row.inputs) | 1;
   }
 };
 
 }  // namespace
 
-PrecisionComparison JudgeDetails(const DetailsTable& npu, const DetailsTable& gpu,
-                                 Standard standard, Rules rules) {
-  PrecisionComparison out;
-  out.rows.reserve(npu.rows.size());
-  GpuIndex index(gpu);
-  std::unordered_map<std::string_view, bool> seen;
-  seen.reserve(npu.rows.size());
+struct FinalJudge::State {
+  Standard standard;
+  Rules rules;
+  std::pmr::monotonic_buffer_resource names;
+  std::deque<GpuRow> gpu;  // one for each name, in file order
+  std::pmr::unordered_map<std::string_view, GpuRow*> by_name{&names};
+  std::pmr::unordered_set<std::string_view> npu_only{&names};
   ApiRollUp roll_up;
-  for (const Row& row : npu.rows) {
-    JudgedRow judged;
-    judged.name = row.name;
-    const Key key = ParseKey(row.name);
-    const auto it = index.by_name.find(row.name);
-    if (it != index.by_name.end()) it->second.used = true;
-    if (!key.valid) {
-      Skip(judged, SkipReason::kName, "the name is not Type.name.N.direction.output.i");
-    } else if (!seen.try_emplace(row.name, true).second) {
-      Skip(judged, SkipReason::kDuplicate, "the name occurs before in this file");
-    } else if (it == index.by_name.end()) {
-      Skip(judged, SkipReason::kNoGpuRow, "not in the other file");
-    } else if (it->second.count > 1) {
-      Skip(judged, SkipReason::kDuplicate,
-           fmt::format("the name occurs {} times in the other file", it->second.count));
-    } else if (!SkippedBeforeJudging(row, judged)) {
-      const Row& other = gpu.rows[it->second.row];
-      JudgePair(row, other, key.bare, standard, judged);
-      if (rules == Rules::kDefault) AddFindings(row, other, judged);
-      if (!row.inputs.empty() && !other.inputs.empty() && row.inputs != other.inputs &&
-          out.other_inputs++ == 0) {
-        out.first_other_inputs = row.name;
-      }
-    }
-    if (key.valid) {
-      roll_up.Add(key.api_full, key.forward, judged, IsTopK(key.bare));
-    } else {
-      roll_up.Add(row.name, true, judged, false);
-      roll_up.Add(row.name, false, judged, false);
-    }
-    out.rows.push_back(std::move(judged));
+  Row other;  // of the second file, while a pair is judged
+  uint64_t other_inputs = 0;
+  std::string first_other_inputs;
+
+  std::string_view Keep(std::string_view text) {
+    char* copy = static_cast<char*>(names.allocate(text.size() + 1, 1));
+    std::memcpy(copy, text.data(), text.size());
+    return {copy, text.size()};
   }
-  for (const Row& row : gpu.rows) {
-    auto& entry = index.by_name.at(row.name);
-    if (entry.used) continue;
-    entry.used = true;
+  GpuRow* Find(std::string_view name) {
+    const auto it = by_name.find(name);
+    return it == by_name.end() ? nullptr : it->second;
+  }
+  // True when the name came before in the first file.
+  bool IsRepeated(std::string_view name, GpuRow* partner) {
+    if (partner != nullptr) return std::exchange(partner->used, true);
+    return !npu_only.contains(name) && !npu_only.insert(Keep(name)).second;
+  }
+  void Judge(const Row& row, const Key& key, GpuRow* partner, JudgedRow& judged);
+};
+
+void FinalJudge::State::Judge(const Row& row, const Key& key, GpuRow* partner, JudgedRow& judged) {
+  const bool repeated = IsRepeated(row.name, partner);
+  if (!key.valid)
+    return Skip(judged, SkipReason::kName, "the name is not Type.name.N.direction.output.i");
+  if (repeated) return Skip(judged, SkipReason::kDuplicate, "the name occurs before in this file");
+  if (partner == nullptr) return Skip(judged, SkipReason::kNoGpuRow, "not in the other file");
+  if (partner->count > 1) {
+    return Skip(judged, SkipReason::kDuplicate,
+                fmt::format("the name occurs {} times in the other file", partner->count));
+  }
+  if (SkippedBeforeJudging(row, judged)) return;
+  partner->Give(other);
+  JudgePair(row, other, key.bare, standard, judged);
+  if (rules == Rules::kDefault) AddFindings(row, partner->findings, judged);
+  const uint64_t inputs = GpuRow::InputsHash(row);
+  if (inputs != 0 && partner->inputs != 0 && inputs != partner->inputs && other_inputs++ == 0)
+    first_other_inputs = row.name;
+}
+
+FinalJudge::FinalJudge(Standard standard, Rules rules) : state_(std::make_unique<State>()) {
+  state_->standard = standard;
+  state_->rules = rules;
+}
+FinalJudge::~FinalJudge() = default;
+
+void FinalJudge::AddGpu(const Row& row) {
+  if (GpuRow* known = state_->Find(row.name); known != nullptr) {
+    ++known->count;
+    return;
+  }
+  GpuRow& kept = state_->gpu.emplace_back();
+  kept.name = state_->Keep(row.name);
+  kept.Take(row);
+  state_->by_name.emplace(kept.name, &kept);
+}
+
+msprobe::Status FinalJudge::JudgeNpu(const Row& row, const OnJudged& on_judged) {
+  JudgedRow judged;
+  judged.name = row.name;
+  const Key key = ParseKey(row.name);
+  state_->Judge(row, key, state_->Find(row.name), judged);
+  if (key.valid) {
+    state_->roll_up.Add(key.api_full, key.forward, judged, IsTopK(key.bare));
+  } else {
+    state_->roll_up.Add(row.name, true, judged, false);
+    state_->roll_up.Add(row.name, false, judged, false);
+  }
+  return on_judged(judged);
+}
+
+msprobe::Status FinalJudge::Finish(const OnJudged& on_judged) {
+  for (const GpuRow& row : state_->gpu) {
+    if (row.used) continue;
     JudgedRow judged;
     judged.name = row.name;
     Skip(judged, SkipReason::kNoNpuRow, "only in the other file");
     const Key key = ParseKey(row.name);
-    roll_up.Add(key.valid ? key.api_full : row.name, !key.valid || key.forward, judged, false);
-    out.rows.push_back(std::move(judged));
+    state_->roll_up.Add(key.valid ? key.api_full : judged.name, !key.valid || key.forward, judged,
+                        false);
+    MSPROBE_TRY(on_judged(judged));
   }
-  out.apis = roll_up.Finish();
+  return {};
+}
+
+std::vector<ApiVerdict> FinalJudge::Apis() const { return state_->roll_up.Finish(); }
+uint64_t FinalJudge::other_inputs() const { return state_->other_inputs; }
+const std::string& FinalJudge::first_other_inputs() const { return state_->first_other_inputs; }
+
+PrecisionComparison JudgeDetails(const DetailsTable& npu, const DetailsTable& gpu,
+                                 Standard standard, Rules rules) {
+  PrecisionComparison out;
+  FinalJudge judge(standard, rules);
+  const auto keep = [&](const JudgedRow& row) {
+    out.rows.push_back(row);
+    return msprobe::Status();
+  };
+  for (const Row& row : gpu.rows) judge.AddGpu(row);
+  for (const Row& row : npu.rows) (void)judge.JudgeNpu(row, keep);
+  (void)judge.Finish(keep);
+  out.apis = judge.Apis();
+  out.other_inputs = judge.other_inputs();
+  out.first_other_inputs = judge.first_other_inputs();
   return out;
 }
 

@@ -3,6 +3,8 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -33,6 +35,12 @@ struct DetailsTable {
       const size_t k = static_cast<size_t>(c);
       return {(filled_ >> k & 1u) == 0, values_[k]};
     }
+    void Clear() {
+      for (std::string* text : {&name, &device_dtype, &shape, &message, &inputs}) text->clear();
+      status = Status::kNotRun;
+      has_status = false;
+      filled_ = 0;
+    }
     void Set(Column c, double value) {
       const size_t k = static_cast<size_t>(c);
       filled_ |= 1u << k;
@@ -49,6 +57,11 @@ struct DetailsTable {
 // Errors: those of the CSV reader; kMalformed with the titles that are missing (14 are needed); a
 // cell that is no number: kMalformed with line and column title.
 Result<DetailsTable> ReadDetails(const std::string& path);
+// The same, row by row: `row` lives until the call returns; an error of `on_row` ends the reading.
+using OnDetailsRow = std::function<msprobe::Status(const DetailsTable::Row& row)>;
+using OnBytes = std::function<void(uint64_t done, uint64_t total)>;
+msprobe::Status ReadDetailsRows(const std::string& path, const OnDetailsRow& on_row,
+                                const OnBytes& on_bytes = {});
 
 // Why a row was not judged.
 enum class SkipReason : uint8_t {
@@ -102,6 +115,29 @@ struct PrecisionComparison {
 // By key, linear. Never fails: what cannot be judged is a SKIP row with its reason. Default rules:
 // a finding of the Q rules (q_rules.h) in a row of the first file, which the second lacks, worsens
 // the verdict of that row.
+//
+// Only the figures of the second file that judging needs are kept (about 200 bytes a row with its
+// name), so first every row of it is given, then every row of the first file, then Finish.
+class FinalJudge {
+ public:
+  using OnJudged = std::function<msprobe::Status(const JudgedRow& row)>;
+
+  FinalJudge(Standard standard, Rules rules);
+  ~FinalJudge();
+  void AddGpu(const DetailsTable::Row& row);
+  msprobe::Status JudgeNpu(const DetailsTable::Row& row, const OnJudged& on_judged);
+  msprobe::Status Finish(const OnJudged& on_judged);  // rows that only the second file has
+
+  std::vector<ApiVerdict> Apis() const;  // in order of first appearance
+  uint64_t other_inputs() const;
+  const std::string& first_other_inputs() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+// All of it in memory.
 PrecisionComparison JudgeDetails(const DetailsTable& npu, const DetailsTable& gpu,
                                  Standard standard, Rules rules = Rules::kBase);
 

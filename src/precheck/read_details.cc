@@ -75,8 +75,13 @@ bool ReadNumber(std::string_view text, double& out) {
 
 class Reader final : public report::CsvRows {
  public:
-  DetailsTable table;
+  Reader(const OnDetailsRow& on_row, const OnBytes& on_bytes)
+      : on_row_(on_row), on_bytes_(on_bytes) {}
   bool has_header = false;
+
+  void Progress(uint64_t done, uint64_t total) override {
+    if (on_bytes_) on_bytes_(done, total);
+  }
 
   msprobe::Status Header(std::span<const std::string> columns) override {
     has_header = true;
@@ -98,7 +103,8 @@ class Reader final : public report::CsvRows {
     const auto cell = [&](size_t k) -> std::string_view {
       return at_[k] < 0 ? std::string_view() : cells[static_cast<size_t>(at_[k])];
     };
-    DetailsTable::Row& row = table.rows.emplace_back();
+    DetailsTable::Row& row = row_;
+    row.Clear();
     std::string_view name = cell(0);
     if (name.starts_with('\'') && report::LooksExecutable(name.substr(1))) name.remove_prefix(1);
     row.name = name;
@@ -119,24 +125,38 @@ class Reader final : public report::CsvRows {
       }
       row.Set(static_cast<Column>(k), value);
     }
-    return {};
+    return on_row_(row);
   }
 
  private:
+  const OnDetailsRow& on_row_;
+  const OnBytes& on_bytes_;
   std::array<int, 23> at_{};
+  DetailsTable::Row row_;
 };
 
 }  // namespace
 
-Result<DetailsTable> ReadDetails(const std::string& path) {
-  Reader reader;
+msprobe::Status ReadDetailsRows(const std::string& path, const OnDetailsRow& on_row,
+                                const OnBytes& on_bytes) {
+  Reader reader(on_row, on_bytes);
   MSPROBE_TRY(report::ReadCsvRows(path, reader));
   if (!reader.has_header) {
     return Error(ErrorCode::kMalformed, "the file is empty")
         .At(path)
         .Hint("a file accuracy_checking_details_<time>.csv of the pre-check is expected");
   }
-  return std::move(reader.table);
+  return {};
+}
+
+Result<DetailsTable> ReadDetails(const std::string& path) {
+  DetailsTable table;
+  const auto keep = [&](const DetailsTable::Row& row) {
+    table.rows.push_back(row);
+    return msprobe::Status();
+  };
+  MSPROBE_TRY(ReadDetailsRows(path, keep));
+  return table;
 }
 
 }  // namespace msprobe::precheck

@@ -18,15 +18,42 @@ constexpr std::array<bool, 256> kEndsField = [] {
   return out;
 }();
 
+// The first byte that is not UTF-8 lies in the last line for which the text before it still is.
+// `line` and `begin`: where the text begins in the file.
+Error NotUtf8(std::string_view text, uint32_t line, uint64_t begin) {
+  uint64_t offset = 0;
+  while (true) {
+    const size_t end = text.find('\n', offset);
+    const std::string_view one =
+        text.substr(offset, end == std::string_view::npos ? end : end - offset);
+    if (!IsValidUtf8(one) || end == std::string_view::npos) break;
+    offset = end + 1;
+    ++line;
+  }
+  const bool is_utf16 =
+      begin == 0 && (text.starts_with("\xFF\xFE") || text.starts_with("\xFE\xFF"));
+  Error error(ErrorCode::kMalformed,
+              is_utf16 ? "the file is UTF-16, not UTF-8" : "the line is not UTF-8 text");
+  return std::move(error)
+      .AtLine(line, 0)
+      .AtOffset(begin + offset)
+      .Hint("save it as UTF-8, with or without byte-order mark");
+}
+
+// Reads a file through a window that holds at least one whole record, so that memory does not
+// depend on the size of the file.
 class CsvParser {
  public:
-  CsvParser(std::string_view text, const ReadLimits& limits) : text_(text), limits_(limits) {}
+  CsvParser(const InputFile& file, const ReadLimits& limits) : file_(file), limits_(limits) {}
 
   Status Parse(CsvRows& out) {
+    MSPROBE_TRY(Fill(kWindow));
+    if (text_.starts_with(kByteOrderMark)) at_ = kByteOrderMark.size();
     bool is_first = true;
-    while (at_ < text_.size()) {
+    while (true) {
       const uint32_t first_line = line_;
-      MSPROBE_TRY(Record());
+      MSPROBE_ASSIGN(const bool more, NextRecord(out));
+      if (!more) return {};
       if (IsBlank()) continue;
       const std::span<const std::string> record(fields_.data(), used_);
       if (is_first) {
@@ -42,6 +69,46 @@ class CsvParser {
   }
 
  private:
+  static constexpr uint64_t kWindow = 1 << 20;
+  static constexpr uint64_t kMaxRecord = 256 << 20;
+
+  bool SeesTheEnd() const { return begin_ + window_.size() >= file_.size(); }
+
+  // Drops what was read and takes up to `bytes` more of the file.
+  Status Fill(uint64_t bytes) {
+    window_.erase(0, at_);
+    begin_ += at_;
+    at_ = 0;
+    const uint64_t kept = window_.size();
+    window_.resize(kept + std::min(bytes, file_.size() - begin_ - kept));
+    text_ = window_;
+    return file_.ReadAt(begin_ + kept, std::as_writable_bytes(std::span(window_).subspan(kept)));
+  }
+
+  // The next record into fields_; false at the end of the file.
+  Result<bool> NextRecord(CsvRows& out) {
+    const uint32_t first_line = line_;
+    while (at_ < text_.size() || !SeesTheEnd()) {
+      const size_t begin = at_;
+      const Status status = Record();
+      const bool is_cut = status.ok() ? at_ + 1 >= text_.size()  // a line feed may follow
+                                      : status.error().code == ErrorCode::kTruncated;
+      if (SeesTheEnd() || !is_cut) {
+        const std::string_view record = text_.substr(begin, at_ - begin);
+        if (!IsValidUtf8(record)) return NotUtf8(record, first_line, begin_ + begin);
+        MSPROBE_TRY(status);
+        return true;
+      }
+      at_ = begin;
+      line_ = first_line;
+      if (text_.size() - begin > kMaxRecord)
+        return TooMuch(fmt::format("a row of more than {} bytes", kMaxRecord), first_line);
+      MSPROBE_TRY(Fill(std::max<uint64_t>(kWindow, text_.size() - begin)));
+      out.Progress(begin_, file_.size());
+    }
+    return false;
+  }
+
   // A line without anything on it; a lone "" is a row with an empty cell.
   bool IsBlank() const { return used_ == 1 && fields_[0].empty() && !had_quotes_; }
 
@@ -94,6 +161,7 @@ class CsvParser {
     while (true) {
       const size_t end = text_.find('"', at_);
       if (end == std::string_view::npos) {
+        if (field.size() + text_.size() - at_ > limits_.max_cell_bytes) return CellTooLong();
         return Error(ErrorCode::kTruncated, "the file ends inside a quoted field that begins here")
             .AtLine(first_line, 0);
       }
@@ -122,9 +190,12 @@ class CsvParser {
     return Error(ErrorCode::kTooLarge, std::move(what)).AtLine(line, 0);
   }
 
-  const std::string_view text_;
+  const InputFile& file_;
   const ReadLimits& limits_;
-  size_t at_ = 0;
+  std::string window_;     // of the file, from begin_ on
+  std::string_view text_;  // of the window
+  uint64_t begin_ = 0;
+  size_t at_ = 0;  // in the window
   uint32_t line_ = 1;
   bool had_quotes_ = false;
   uint64_t cells_ = 0, rows_ = 0;
@@ -147,31 +218,16 @@ class TableRows final : public CsvRows {
   TextTable table;
 };
 
-// The first byte that is not UTF-8 lies in the last line for which the text before it still is.
-Error NotUtf8(std::string_view text) {
-  uint32_t line = 1;
-  uint64_t offset = 0;
-  while (true) {
-    const size_t end = text.find('\n', offset);
-    const std::string_view one =
-        text.substr(offset, end == std::string_view::npos ? end : end - offset);
-    if (!IsValidUtf8(one) || end == std::string_view::npos) break;
-    offset = end + 1;
-    ++line;
-  }
-  return Error(ErrorCode::kMalformed, "the line is not UTF-8 text")
-      .AtLine(line, 0)
-      .AtOffset(offset);
-}
-
 }  // namespace
 
 Status ReadCsvRows(const std::string& path, CsvRows& out, const ReadLimits& limits) {
-  MSPROBE_ASSIGN(const std::string content, ReadTextFile(path, limits.max_bytes));
-  std::string_view text = content;
-  if (!IsValidUtf8(text)) return NotUtf8(text).At(path);
-  if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
-  Status status = CsvParser(text, limits).Parse(out);
+  MSPROBE_ASSIGN(const InputFile file, InputFile::Open(path));
+  if (file.size() > limits.max_bytes) {
+    return Error(ErrorCode::kTooLarge, fmt::format("the file has {} bytes, at most {} are read",
+                                                   file.size(), limits.max_bytes))
+        .At(path);
+  }
+  Status status = CsvParser(file, limits).Parse(out);
   if (!status.ok()) return std::move(status).error().At(path);
   return {};
 }

@@ -235,6 +235,38 @@ TEST_F(CsvReaderTest, BytesThatAreNotUtf8) {
   ExpectError("a\nok\n\xFF\n", ErrorCode::kMalformed, 3, "not UTF-8");
 }
 
+TEST_F(CsvReaderTest, TextOfAnotherEncoding) {
+  ExpectError(std::string("\xFF\xFE"
+                          "a\0,\0b\0\n\0",
+                          10),
+              ErrorCode::kMalformed, 1, "is UTF-16");
+}
+
+// Rows of all lengths, so that every kind of byte comes to lie on the end of the reader's window.
+TEST_F(CsvReaderTest, RecordsAreNotCutByTheWindow) {
+  std::string content = "a,b\r\n";
+  std::vector<std::string> texts;
+  for (size_t k = 0; content.size() < (5u << 20); ++k) {
+    texts.push_back(std::string(k * 37 % 4093, 'x') + "\"\r\n");
+    content += std::to_string(k) + ",\"" + texts.back().substr(0, texts.back().size() - 3) +
+               "\"\"\r\n\"\r\n";
+  }
+  const auto table = Read(content);
+  ASSERT_TRUE(table.ok()) << table.error().ToString();
+  ASSERT_EQ(table->rows.size(), texts.size());
+  for (size_t k = 0; k < texts.size(); ++k)
+    ASSERT_EQ(table->rows[k], (std::vector<std::string>{std::to_string(k), texts[k]})) << k;
+}
+
+TEST_F(CsvReaderTest, ARecordMayBeLongerThanTheWindow) {
+  const std::string cell(1u << 20, 'y');
+  const auto table = Read("a,b,c\n1,2,3\n" + cell + "," + cell + ",\"" + cell + "\"\n4,5,6");
+  ASSERT_TRUE(table.ok()) << table.error().ToString();
+  ASSERT_EQ(table->rows.size(), 3u);
+  EXPECT_EQ(table->rows[1], (std::vector<std::string>{cell, cell, cell}));
+  EXPECT_EQ(table->rows[2][2], "6");
+}
+
 TEST_F(CsvReaderTest, Limits) {
   ExpectError("a\n1\n2\n", ErrorCode::kTooLarge, 3, "more than 1 rows", {.max_rows = 1});
   ExpectError("a,b\n1,2\n3,4\n", ErrorCode::kTooLarge, 3, "more than 3 cells", {.max_cells = 3});

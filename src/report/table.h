@@ -126,14 +126,16 @@ struct ReadLimits {
 // for ragged rows, text behind a closing quote and bytes that are not UTF-8; kTruncated when the
 // file ends inside quotes; kTooLarge beyond a limit.
 Result<TextTable> ReadCsv(const std::string& path, const ReadLimits& limits = {});
-// The same, record by record, for files that need not be in memory as a table. An error of `out`
-// ends the reading and gets the path.
+// The same, record by record, for files that need not be in memory as a table: a window of 1 MiB,
+// more where a record needs it (at most 256 MiB: kTooLarge). An error of `out` ends the reading and
+// gets the path.
 class CsvRows {
  public:
   virtual ~CsvRows() = default;
   virtual Status Header(std::span<const std::string> columns) = 0;
   virtual Status Row(std::span<const std::string> cells,
                      uint32_t line) = 0;  // borrowed until it returns; first line of the record
+  virtual void Progress(uint64_t /*done*/, uint64_t /*total*/) {}  // bytes; once a MiB
 };
 Status ReadCsvRows(const std::string& path, CsvRows& out, const ReadLimits& limits = {});
 // All sheets with cells, in the order of the workbook; the first row of each holds the columns.
