@@ -28,6 +28,7 @@ ErrorCode CodeOfErrno(int err) {
       return ErrorCode::kPermission;
     case ENOSPC:
     case EDQUOT:
+    case EFBIG:
       return ErrorCode::kNoSpace;
     case EISDIR:
     case ELOOP:

@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -93,12 +95,20 @@ bool CollectorImpl::WantsPart(Part part, Direction direction) const {
   if (structure()) return false;
   if (part == Part::kWhole) return true;
   if (!(direction == Direction::kForward ? config_.forward : config_.backward)) return false;
-  return part == Part::kOutput || part == Part::kParameters ? config_.output : config_.input;
+  return part == Part::kOutput || part == Part::kParameters || part == Part::kMutated
+             ? config_.output
+             : config_.input;
 }
 
 void CollectorImpl::SetEnvironment(const Environment& environment) {
   const std::lock_guard lock(mutex_);
   environment_ = environment;
+}
+
+void CollectorImpl::SetState(std::string json) {
+  if (abandoned_) return;
+  const std::lock_guard lock(mutex_);
+  state_ = std::move(json);
 }
 
 int64_t CollectorImpl::step() const {
@@ -160,14 +170,17 @@ StepHeader CollectorImpl::HeaderFor(const std::string& folder) const {
 }
 
 Status CollectorImpl::OpenStep() {
-  MSPROBE_ASSIGN(folder_, folders_.Claim(init_step_ + loop_, rank_));
+  MSPROBE_ASSIGN(folder_, folders_.Claim(init_step_ + loop_, rank_,
+                                         environment_.world_size.value_or(0)));
   const StepHeader header = HeaderFor(folder_.path());
   // Entries come with stacks and parents, hence more than what makes a flush due.
   const auto buffer = static_cast<size_t>(config_.buffer_size);
   auto files = StepFiles::Create(folder_.path(), header,
                                  {folder_.journal_fd(), buffer + buffer / 2 + (64u << 10)});
   if (!files.ok()) {
+    const std::string path = folder_.path();
     folder_.Release();
+    if (rmdir(path.c_str()) == 0) rmdir(DirName(path).c_str());  // nothing empty stays behind
     return std::move(files).error();
   }
   files_.emplace(std::move(files).value());
@@ -175,9 +188,53 @@ Status CollectorImpl::OpenStep() {
   tensors_.Open(JoinPath(rank_dir_, kTensorFolder));
   counts_ = {};
   json_failed_ = false;
+  lost_ = 0;
   last_flush_ = MonotonicSeconds();
   opened_once_ = true;
   return {};
+}
+
+// Whether the reason why writing failed may be gone: the folder is there, and there is room for
+// more than the buffers of one step.
+bool CollectorImpl::MayWriteAgain() const {
+  constexpr uint64_t kRoom = 1 << 20;
+  struct statvfs info{};
+  if (access(config_.dump_path.c_str(), W_OK | X_OK) != 0 ||
+      statvfs(config_.dump_path.c_str(), &info) != 0)
+    return false;
+  return static_cast<uint64_t>(info.f_bavail) * info.f_frsize >=
+         4 * static_cast<uint64_t>(config_.buffer_size) + kRoom;
+}
+
+// Tried again after 1, 2, 4, … steps, so that a disk that fills up again and again is not a line per
+// step.
+void CollectorImpl::SwitchOff(const Error& error) {
+  off_ = error;
+  off_reason_ = error.ToString();
+  next_try_ = init_step_ + loop_ + (int64_t{1} << std::min<uint64_t>(failures_++, 10));
+}
+
+// One line says why collection stops, however many steps follow; the closing line of the run counts
+// them.
+bool CollectorImpl::TryOpenStep() {
+  const int64_t step = init_step_ + loop_;
+  if (!off_.has_value() || (step >= next_try_ && MayWriteAgain())) {
+    Status opened = OpenStep();
+    if (opened.ok()) {
+      if (off_.has_value()) log_.Info(fmt::format("step {}: collection goes on", step));
+      off_.reset();
+      return true;
+    }
+    if (!off_.has_value() || off_->code != opened.error().code) {
+      log_.Error(fmt::format("step {} is not collected: {}; collection is off while this lasts, "
+                             "the program goes on",
+                             step, opened.error().ToString()));
+    }
+    SwitchOff(opened.error());
+  }
+  if (missed_step_ != step) ++missed_steps_;
+  missed_step_ = step;
+  return false;
 }
 
 void CollectorImpl::FollowRank() {
@@ -202,14 +259,11 @@ Status CollectorImpl::Start(const StartOptions& options) {
   if (files_.has_value()) {
     if (rank_ != known) FollowRank();
   } else {
-    Status opened = OpenStep();
-    if (!opened.ok()) {
-      if (!opened_once_) return opened;
-      // A later step must not end the training (decisions.md 9).
-      log_.Error(fmt::format("step {} is not collected: {}", init_step_ + loop_,
-                             opened.error().ToString()));
-      return {};
-    }
+    // Who asks for "refuse" wants to know before anything runs; nothing else may end the program
+    // (decisions.md 9).
+    if (!opened_once_ && config_.overwrite == config::Overwrite::kRefuse)
+      MSPROBE_TRY(folders_.RefuseEarlier(rank_));
+    if (!TryOpenStep()) return {};
   }
   recording_ = !json_failed_;
   return {};
@@ -222,8 +276,13 @@ void CollectorImpl::WriteFailed(const Error& error) {
   if (json_failed_) return;
   json_failed_ = true;
   recording_ = false;
-  log_.Error(fmt::format("{}; collection stops for this step, what is on disk stays valid",
-                         error.ToString()));
+  lost_ = std::min(counts_.written,
+                   files_->removed() ? counts_.written : files_->lost_entries());
+  counts_.written -= lost_;
+  counts_.failed += lost_;
+  log_.Error(fmt::format("{}; collection stops, the program goes on{}", error.ToString(),
+                         files_->removed() ? "" : ", what is on disk stays valid"));
+  SwitchOff(error);
 }
 
 void CollectorImpl::FlushNow() {
@@ -246,7 +305,7 @@ void CollectorImpl::Stop() {
   if (!recording_) return;
   recording_ = false;
   FlushNow();
-  if (counts_.written > 0) return;
+  if (counts_.written > 0 || json_failed_) return;
   log_.Warning(fmt::format(
       "nothing was recorded between start() and stop() of step {}: {} calls were seen and filtered "
       "out{}",
@@ -276,6 +335,7 @@ std::string CollectorImpl::Footer(bool complete) const {
   w.Key("counts").StartObject();
   w.Key("written").Uint(counts_.written).Key("filtered").Uint(counts_.filtered);
   w.Key("failed").Uint(counts_.failed).EndObject();
+  if (!state_.empty()) w.Key("state").Raw(state_);
   w.Key("complete").Bool(complete).EndObject();
   return text;
 }
@@ -316,10 +376,15 @@ void CollectorImpl::FinishStep(bool clean) {
   WriteDebugGrads();
   WarnUnmatched();
   Status closed = files_->Close(stacks_, Footer(clean && !json_failed_));
-  if (closed.ok())
+  if (closed.ok()) {
+    // There is room again: what an earlier flush could not write is in the file now.
+    counts_.written += lost_;
+    counts_.failed -= lost_;
     folder_.Release();
-  else
+    if (!json_failed_) failures_ = 0;
+  } else {
     WriteFailed(closed.error());
+  }
   counts_.bytes = files_->bytes() + tensors_.bytes();
   log_.Info(fmt::format("step {}: written {}, filtered {}, failed {}, bytes {}, path {}",
                         init_step_ + loop_, counts_.written, counts_.filtered, counts_.failed,
@@ -334,6 +399,7 @@ void CollectorImpl::ResetStep() {
   filter_.EndStep();
   stacks_.Forget();
   failure_kinds_.clear();
+  state_.clear();
   open_calls_.clear();
   debug_numbers_.clear();
   debug_grads_.clear();
@@ -376,7 +442,12 @@ void CollectorImpl::Close() {
   const std::lock_guard lock(mutex_);
   if (closed_) return;
   FinishStep(true);
+  folders_.GiveUpNames();
   closed_ = true;
+  if (missed_steps_ > 0) {
+    log_.Warning(fmt::format("{} {} not collected: {}", missed_steps_,
+                             missed_steps_ == 1 ? "step was" : "steps were", off_reason_));
+  }
   if (!config_.steps.empty() && !any_step_matched_) {
     log_.Warning(
         fmt::format("no step was collected: step [{}] is configured, the last step seen was {}",
@@ -391,6 +462,7 @@ void CollectorImpl::AfterForkInChild() {
   abandoned_ = closed_ = true;
   if (files_.has_value()) files_->Abandon();
   folder_.Abandon();
+  folders_.Abandon();
 }
 
 // ---- small things

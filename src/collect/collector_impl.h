@@ -16,6 +16,7 @@
 #include "collect/entry.h"
 #include "collect/filter.h"
 #include "collect/folders.h"
+#include "collect/origins.h"
 #include "collect/step_files.h"
 #include "collect/tensor_store.h"
 
@@ -110,6 +111,10 @@ class CollectorImpl final : public Collector, public EntryOwner {
   const std::string& rank_dir() const override { return rank_dir_; }
   void SetEnvironment(const Environment& environment) override;
   bool terminated() const override { return terminated_; }
+  config::Evidence evidence() const override { return config_.evidence; }
+  bool reuses_statistics() const override { return config_.reuse_statistics; }
+  void SetState(std::string json) override;
+  void ForgetStorages(std::span<const uint64_t> storages) override { origins_.Forget(storages); }
   uint64_t epoch() const override { return epoch_; }
   void AfterForkInChild() override;
 
@@ -154,6 +159,9 @@ class CollectorImpl final : public Collector, public EntryOwner {
   bool DecideRank(const StartOptions& options);
   StepHeader HeaderFor(const std::string& folder) const;
   Status OpenStep();
+  bool TryOpenStep();  // says once why not
+  bool MayWriteAgain() const;
+  void SwitchOff(const Error& error);
   void FollowRank();
   void FlushIfDue();
   void FlushNow();
@@ -190,18 +198,28 @@ class CollectorImpl final : public Collector, public EntryOwner {
   std::atomic<uint64_t> epoch_{0};
   std::atomic<bool> abandoned_{false};
   bool closed_ = false, json_failed_ = false;
+  uint64_t lost_ = 0;  // entries that a failed flush left nowhere; counted as failed meanwhile
+  // Why writing is given up until there is reason to think that it works again.
+  std::optional<Error> off_;
+  std::string off_reason_;  // the last one
+  uint64_t failures_ = 0;   // since the last step that went well
+  int64_t next_try_ = 0;    // the step at which writing is tried again
+  uint64_t missed_steps_ = 0;
+  int64_t missed_step_ = -1;  // the last one
   bool rank_said_ = false, any_step_matched_ = false, opened_once_ = false;
   int64_t init_step_ = 0, loop_ = 0;
   std::optional<int64_t> rank_;
   Environment environment_;
   Counts counts_;
   std::string rank_dir_;
+  std::string state_;  // of the program at the begin of the step, JSON; empty: not asked for
 
   Filter filter_;
   Folders folders_;
   RankFolder folder_;
   std::optional<StepFiles> files_;
   TensorStore tensors_;
+  Origins origins_;
   StackBook stacks_;
   std::unordered_map<uint64_t, StackId> stack_ids_;
   double last_flush_ = 0;

@@ -35,13 +35,7 @@ std::unique_ptr<EntryBuilder> CollectorImpl::BeginDebug(std::string_view name,
   const bool task_fits =
       config_.task == config::Task::kStatistics || config_.task == config::Task::kTensor;
   if (!task_fits || json_failed_ || !StepIsWanted() || !DecideRank(options)) return nullptr;
-  if (!files_.has_value()) {
-    Status opened = OpenStep();
-    if (!opened.ok()) {
-      Fail("opening the dump folder", opened.error().ToString());
-      return nullptr;
-    }
-  }
+  if (!files_.has_value() && !TryOpenStep()) return nullptr;
   *number = debug_numbers_[std::string(name)]++;
   EntryTag tag{.kind = EntryTag::Kind::kDebug, .number = *number};
   tag.epoch = epoch_;

@@ -137,12 +137,13 @@ TEST(Debug, OtherLevelsAndTasksRecordNothing) {
   EXPECT_EQ(Save(task, "x"), -1);
 }
 
-TEST(Debug, AFolderThatCannotBeIsAWarningNotAnError) {
+TEST(Debug, AFolderThatCannotBeIsOneLineAndNothingElse) {
   Session run(DebugLevel);
   WriteFile(run.config.dump_path, "in the way");
   EXPECT_EQ(Save(run, "x"), -1);
   EXPECT_EQ(Save(run, "x"), -1);
-  EXPECT_EQ(run.log.Count(LogLevel::kWarning, "opening the dump folder"), 1u);
+  EXPECT_EQ(run.log.Count(LogLevel::kError, ""), 1u);
+  EXPECT_EQ(run.log.Count(LogLevel::kError, "step 0 is not collected"), 1u);
 }
 
 }  // namespace

@@ -7,59 +7,45 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <filesystem>
 #include <utility>
 
 #include "base/file.h"
-#include "base/time.h"
 #include "dump/journal.h"
 
 namespace msprobe::collect {
 namespace {
 
-namespace fs = std::filesystem;
+struct LockFile {
+  int fd = -1;
+  int err = 0;
+};
 
-constexpr const char* kDumpFiles[] = {"dump.json", "debug.json", "stack.json", "construct.json"};
-constexpr char kTensorFolder[] = "dump_tensor_data";
-
-bool HoldsDump(const std::string& path) {
-  for (const char* name : kDumpFiles)
-    if (PathExists(JoinPath(path, name))) return true;
-  return PathExists(JoinPath(path, kTensorFolder));
-}
-
-uint64_t SizeOf(const std::string& path) {
-  uint64_t bytes = 0;
-  std::error_code error;
-  for (fs::recursive_directory_iterator it(path, error), end; !error && it != end;
-       it.increment(error)) {
-    std::error_code ignored;
-    if (it->is_regular_file(ignored)) {
-      const auto size = it->file_size(ignored);
-      if (!ignored) bytes += size;
+// Opens and locks `path`, whose folder is made. fd -1: EWOULDBLOCK when another has it, another
+// error when it cannot be locked or made.
+LockFile OpenLocked(const std::string& path) {
+  int err = EWOULDBLOCK;
+  for (int attempt = 0; attempt < 20; ++attempt) {
+    const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+    if (fd < 0) {
+      err = errno;
+      // Another process clears an empty step folder away at this moment.
+      if (err == ENOENT && CreateDirectories(DirName(path)).ok()) continue;
+      return {-1, err};
     }
+    if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+      err = errno == EWOULDBLOCK ? EWOULDBLOCK : ENOLCK;
+      close(fd);
+      return {-1, err};
+    }
+    // Between open and lock, the holder before us may have removed the file or moved the folder;
+    // then this lock guards nothing.
+    struct stat mine{}, there{};
+    if (fstat(fd, &mine) == 0 && stat(path.c_str(), &there) == 0 && mine.st_ino == there.st_ino &&
+        mine.st_dev == there.st_dev)
+      return {fd, 0};
+    close(fd);
   }
-  return bytes;
-}
-
-// Only what a dump consists of; a file that somebody else put there stays.
-Status RemoveDump(const std::string& path) {
-  std::error_code error;
-  for (const char* name : kDumpFiles) {
-    fs::remove(JoinPath(path, name), error);
-    if (error) return ErrnoError(error.value(), "remove", JoinPath(path, name));
-  }
-  const std::string tensors = JoinPath(path, kTensorFolder);
-  if (!fs::is_directory(fs::symlink_status(tensors, error))) return {};
-  for (fs::directory_iterator it(tensors, error), end; !error && it != end; it.increment(error)) {
-    const std::string extension = it->path().extension().string();
-    if (extension != ".pt" && extension != ".npy" && extension != ".tmp") continue;
-    std::error_code removed;
-    fs::remove(it->path(), removed);
-    if (removed) return ErrnoError(removed.value(), "remove", it->path().string());
-  }
-  fs::remove(tensors, error);  // only when empty
-  return {};
+  return {-1, err};
 }
 
 }  // namespace
@@ -95,95 +81,74 @@ std::string Folders::StepPath(int64_t step) const {
   return JoinPath(config_.dump_path, fmt::format("step{}", step));
 }
 
+std::string Folders::NameLock(std::string_view name) const {
+  return JoinPath(config_.dump_path, fmt::format(".msprobe_{}.lock", name));
+}
+
 Result<Folders::Lock> Folders::TryLock(RankFolder& folder, const std::string& path) {
-  MSPROBE_TRY(CreateDirectories(path));
+  Status made = CreateDirectories(path);
+  if (!made.ok() && made.error().code == ErrorCode::kNotFound) made = CreateDirectories(path);
+  if (!made.ok()) {
+    rmdir(DirName(path).c_str());  // when empty
+    return std::move(made).error();
+  }
   const std::string journal = JoinPath(path, dump::kJournalName);
-  for (int attempt = 0; attempt < 20; ++attempt) {
-    const int fd = open(journal.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
-    if (fd < 0) return ErrnoError(errno, "create", journal);
-    if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
-      const int err = errno;
-      close(fd);
-      return err == EWOULDBLOCK ? Lock::kTaken : Lock::kUnavailable;
+  const LockFile lock = OpenLocked(journal);
+  if (lock.fd < 0) {
+    if (lock.err == EWOULDBLOCK) return Lock::kTaken;
+    if (lock.err == ENOLCK) return Lock::kUnavailable;
+    if (rmdir(path.c_str()) == 0) rmdir(DirName(path).c_str());
+    return ErrnoError(lock.err, "create", journal);
+  }
+  folder.path_ = path;
+  folder.fd_ = lock.fd;
+  return Lock::kMine;
+}
+
+Result<bool> Folders::Own(const std::string& name) {
+  if (names_.contains(name)) return true;
+  MSPROBE_TRY(CreateDirectories(config_.dump_path));
+  const std::string path = NameLock(name);
+  const LockFile lock = OpenLocked(path);
+  if (lock.fd < 0 && lock.err == EWOULDBLOCK) return false;
+  if (lock.fd < 0 && lock.err != ENOLCK) return ErrnoError(lock.err, "create", path);
+  Status cleared = earlier_.ClearAll(name);
+  if (!cleared.ok()) {
+    if (lock.fd >= 0) {
+      unlink(path.c_str());
+      close(lock.fd);
     }
-    // Between open and lock, the holder before us may have removed the file or moved the folder;
-    // then this lock guards nothing.
-    struct stat mine{}, there{};
-    if (fstat(fd, &mine) == 0 && stat(journal.c_str(), &there) == 0 &&
-        mine.st_ino == there.st_ino && mine.st_dev == there.st_dev) {
-      folder.path_ = path;
-      folder.fd_ = fd;
-      return Lock::kMine;
-    }
-    close(fd);
-    MSPROBE_TRY(CreateDirectories(path));
+    return std::move(cleared).error();
   }
-  return Lock::kTaken;
+  names_.emplace(name, lock.fd);
+  return true;
 }
 
-Status Folders::MoveAway(const std::string& path, int64_t step, std::string_view name) {
-  const uint64_t bytes = said_moved_ ? 0 : SizeOf(path);
-  const std::string pattern = fmt::format("replaced-{{ts}}/step{}/{}", step, name);
-  const std::string stamp =
-      LocalTimestamp(FreeTimestamp(config_.dump_path, {pattern}, UnixSeconds()));
-  const std::string parent =
-      JoinPath(config_.dump_path, fmt::format("replaced-{}/step{}", stamp, step));
-  MSPROBE_TRY(CreateDirectories(parent));
-  const std::string target = JoinPath(parent, name);
-  if (rename(path.c_str(), target.c_str()) != 0) return ErrnoError(errno, "move", path);
-  if (!said_moved_) {
-    log_.Warning(fmt::format(
-        "{} held an earlier dump ({} bytes); it was moved to {}. Earlier dumps of other steps are "
-        "moved likewise.",
-        path, bytes, target));
-    said_moved_ = true;
-  }
-  return {};
+void Folders::GiveUpNames() {
+  for (const auto& [name, fd] : names_)
+    if (fd >= 0) unlink(NameLock(name).c_str());
+  Abandon();
 }
 
-Status Folders::ClearTheWay(const std::string& path, int64_t step, std::string_view name) {
-  switch (config_.overwrite) {
-    case config::Overwrite::kRefuse:
-      return Error(ErrorCode::kMismatch, "holds an earlier dump")
-          .At(path)
-          .Hint("choose another dump_path, or set \"overwrite\" to \"keep\" or \"replace\"");
-    case config::Overwrite::kReplace:
-      return RemoveDump(path);
-    case config::Overwrite::kKeep:
-      return MoveAway(path, step, name);
-  }
-  return {};
+void Folders::Abandon() {
+  for (const auto& [name, fd] : names_)
+    if (fd >= 0) close(fd);
+  names_.clear();
 }
 
-Result<RankFolder> Folders::Claim(int64_t step, std::optional<int64_t> rank) {
-  std::string name = rank.has_value() ? fmt::format("rank{}", *rank) : std::string("rank");
-  std::string path = JoinPath(StepPath(step), name);
+Result<RankFolder> Folders::ClaimNamed(int64_t step, const std::string& name, Lock& lock) {
+  const std::string path = JoinPath(StepPath(step), name);
   // Looked at before the journal is touched: an earlier run that was killed has left one that
   // belongs to its dump.
   const bool journal_was_there = PathExists(JoinPath(path, dump::kJournalName));
   RankFolder folder;
-  MSPROBE_ASSIGN(Lock lock, TryLock(folder, path));
-  if (lock == Lock::kTaken) {
-    const std::string other = fmt::format("proc{}", getpid());
-    if (!said_taken_) {
-      log_.Warning(fmt::format("{} is in use by another process; this one writes to {} instead",
-                               path, other));
-      said_taken_ = true;
-    }
-    name = other;
-    path = JoinPath(StepPath(step), name);
-    MSPROBE_ASSIGN(lock, TryLock(folder, path));
-    if (lock == Lock::kTaken) {
-      return Error(ErrorCode::kMismatch, "is in use by another debugger of this process")
-          .At(path)
-          .Hint("choose another dump_path");
-    }
-  }
+  MSPROBE_ASSIGN(lock, TryLock(folder, path));
+  if (lock == Lock::kTaken) return folder;
   folder.path_ = path;
   if (!HoldsDump(path)) return folder;
   if (config_.overwrite == config::Overwrite::kKeep) {
     if (!journal_was_there) unlink(JoinPath(path, dump::kJournalName).c_str());
-    MSPROBE_TRY(ClearTheWay(path, step, name));
+    MSPROBE_TRY(earlier_.ClearOne(path, step, name));
     folder.Abandon();
     MSPROBE_ASSIGN(lock, TryLock(folder, path));
     if (lock == Lock::kTaken)
@@ -191,10 +156,48 @@ Result<RankFolder> Folders::Claim(int64_t step, std::optional<int64_t> rank) {
     folder.path_ = path;
     return folder;
   }
-  Status cleared = ClearTheWay(path, step, name);
+  Status cleared = earlier_.ClearOne(path, step, name);
   if (!cleared.ok()) {
     if (!journal_was_there) folder.Release();
     return std::move(cleared).error();
+  }
+  return folder;
+}
+
+Status Folders::RefuseEarlier(std::optional<int64_t> rank) {
+  const std::string name = rank.has_value() ? fmt::format("rank{}", *rank) : std::string("rank");
+  const auto own = Own(name);
+  if (!own.ok() && own.error().code == ErrorCode::kMismatch) return own.error();
+  return {};  // what else is wrong shows at Claim()
+}
+
+Result<RankFolder> Folders::Claim(int64_t step, std::optional<int64_t> rank, int64_t world_size) {
+  const std::string name = rank.has_value() ? fmt::format("rank{}", *rank) : std::string("rank");
+  MSPROBE_ASSIGN(const bool own, Own(name));
+  if (!looked_for_others_ && rank.value_or(0) == 0)
+    earlier_.WarnOfOthers(rank.has_value(), world_size);
+  looked_for_others_ = true;
+  Lock lock = Lock::kTaken;
+  RankFolder folder;
+  if (own) {
+    MSPROBE_ASSIGN(folder, ClaimNamed(step, name, lock));
+  }
+  if (lock == Lock::kTaken) {
+    const std::string other = fmt::format("proc{}", getpid());
+    if (!said_taken_) {
+      log_.Warning(fmt::format("{} is in use by another process; this one writes to {} instead",
+                               JoinPath(StepPath(step), name), other));
+      said_taken_ = true;
+    }
+    MSPROBE_ASSIGN(const bool own_other, Own(other));
+    if (own_other) {
+      MSPROBE_ASSIGN(folder, ClaimNamed(step, other, lock));
+    }
+    if (lock == Lock::kTaken) {
+      return Error(ErrorCode::kMismatch, "is in use by another debugger of this process")
+          .At(JoinPath(StepPath(step), other))
+          .Hint("choose another dump_path");
+    }
   }
   return folder;
 }
@@ -204,13 +207,15 @@ void Folders::Rename(RankFolder& folder, int64_t step, int64_t rank) {
   const std::string target = JoinPath(StepPath(step), name);
   if (target == folder.path()) return;
   const auto rename_it = [&]() -> Status {
+    MSPROBE_ASSIGN(const bool own, Own(name));
+    if (!own) return Error(ErrorCode::kMismatch, "is in use by another process").At(target);
     if (PathExists(target)) {
       RankFolder probe;
       MSPROBE_ASSIGN(const Lock lock, TryLock(probe, target));
       if (lock == Lock::kTaken)
         return Error(ErrorCode::kMismatch, "is in use by another process").At(target);
       if (HoldsDump(target)) {
-        MSPROBE_TRY(ClearTheWay(target, step, name));
+        MSPROBE_TRY(earlier_.ClearOne(target, step, name));
       }
       if (lock == Lock::kMine) unlink(JoinPath(target, dump::kJournalName).c_str());
       if (PathExists(target) && rmdir(target.c_str()) != 0)

@@ -6,9 +6,11 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 
 #include "base/log.h"
 #include "base/result.h"
+#include "collect/earlier.h"
 #include "config/collect_config.h"
 
 namespace msprobe::collect {
@@ -39,26 +41,38 @@ class RankFolder {
 
 class Folders {
  public:
-  Folders(const config::CollectConfig& config, LogSink& log) : config_(config), log_(log) {}
+  Folders(const config::CollectConfig& config, LogSink& log)
+      : config_(config), log_(log), earlier_(config, log) {}
+  ~Folders() { GiveUpNames(); }
 
   // Makes and claims the folder of `step`: `rank{R}`, or `rank` while the rank is unknown, or
-  // `proc{pid}` when another living process holds that one. A dump that is there already is moved
-  // away, removed or refused, as the configuration says.
-  Result<RankFolder> Claim(int64_t step, std::optional<int64_t> rank);
+  // `proc{pid}` when another living process holds that name. The first claim of a name clears away
+  // what earlier runs wrote under it, in all steps, as the configuration says. A name that was
+  // claimed stays this process's own until GiveUpNames(), also between two steps. `world_size` 0:
+  // unknown. After an error nothing new is left on the disk.
+  Result<RankFolder> Claim(int64_t step, std::optional<int64_t> rank, int64_t world_size);
+  // The error of Claim() when `overwrite` is "refuse" and an earlier dump is there.
+  Status RefuseEarlier(std::optional<int64_t> rank);
   // The rank has become known: renames the folder to `rank{R}`. When that is impossible the folder
   // stays, and a warning says so.
   void Rename(RankFolder& folder, int64_t step, int64_t rank);
+  void GiveUpNames();
+  void Abandon();  // in a forked child: the names are the parent's
 
  private:
   enum class Lock : uint8_t { kMine, kTaken, kUnavailable };
   Result<Lock> TryLock(RankFolder& folder, const std::string& path);
-  Status ClearTheWay(const std::string& path, int64_t step, std::string_view name);
-  Status MoveAway(const std::string& path, int64_t step, std::string_view name);
+  // Whether no other living process has the name; clears away earlier runs at the first time.
+  Result<bool> Own(const std::string& name);
+  Result<RankFolder> ClaimNamed(int64_t step, const std::string& name, Lock& lock);
   std::string StepPath(int64_t step) const;
+  std::string NameLock(std::string_view name) const;
 
   const config::CollectConfig& config_;
   LogSink& log_;
-  bool said_moved_ = false, said_taken_ = false;
+  EarlierRuns earlier_;
+  std::unordered_map<std::string, int> names_;  // own: descriptor of the lock, -1 without one
+  bool said_taken_ = false, looked_for_others_ = false;
 };
 
 }  // namespace msprobe::collect

@@ -1,6 +1,7 @@
 #include "collect/step_files.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <atomic>
 
@@ -22,6 +23,23 @@ std::string HeadText(const StepHeader& header) {
     head += "null";
   head += ",\n \"data\": {";
   return head;
+}
+
+constexpr size_t kLeastJournal = 32u << 10;
+
+Result<std::optional<dump::JournalWriter>> MakeJournal(const JournalSpace& space,
+                                                       uint64_t dump_size) {
+  std::optional<dump::JournalWriter> journal;
+  for (size_t capacity = space.capacity; space.fd >= 0; capacity /= 4) {
+    auto made = dump::JournalWriter::Create(space.fd, capacity, dump_size);
+    if (made.ok()) {
+      journal.emplace(std::move(made).value());
+      break;
+    }
+    if (made.error().code != ErrorCode::kNoSpace) break;
+    if (capacity / 4 < kLeastJournal) return std::move(made).error();
+  }
+  return journal;
 }
 
 uint64_t NextRound() {
@@ -84,25 +102,37 @@ Result<StepFiles> StepFiles::Create(const std::string& folder, const StepHeader&
                                                         "}\n}", 2));
   StepFiles files(std::move(dump));
   files.journal_round_ = NextRound();
-  if (journal.fd >= 0) {
-    auto writer = dump::JournalWriter::Create(journal.fd, journal.capacity, files.dump_.bytes());
-    if (writer.ok()) files.journal_.emplace(std::move(writer).value());
-  }
-  if (!header.extra_info || header.debug) return files;
-  MSPROBE_ASSIGN(files.stack_,
-                 dump::GrowingObject::Create(JoinPath(folder, "stack.json"), "{", "}", 1));
-  MSPROBE_ASSIGN(files.construct_,
-                 dump::GrowingObject::Create(JoinPath(folder, "construct.json"), "{", "}", 1));
-  return files;
+  const auto rest = [&]() -> Status {
+    if (header.extra_info && !header.debug) {
+      MSPROBE_ASSIGN(files.stack_,
+                     dump::GrowingObject::Create(JoinPath(folder, "stack.json"), "{", "}", 1));
+      MSPROBE_ASSIGN(files.construct_,
+                     dump::GrowingObject::Create(JoinPath(folder, "construct.json"), "{", "}", 1));
+    }
+    MSPROBE_ASSIGN(files.journal_, MakeJournal(journal, files.dump_.bytes()));
+    return {};
+  };
+  Status made = rest();
+  if (made.ok()) return files;
+  for (const auto* file : {&files.dump_, files.stack_ ? &*files.stack_ : nullptr,
+                           files.construct_ ? &*files.construct_ : nullptr})
+    if (file != nullptr) unlink(file->path().c_str());
+  return std::move(made).error();
 }
 
-void StepFiles::Journal(dump::RecordKind kind, std::string_view name, std::string_view value) {
-  if (journal_.has_value() && !journal_->Append(kind, name, value)) journal_full_ = true;
+bool StepFiles::Journal(dump::RecordKind kind, std::string_view name, std::string_view value) {
+  if (!journal_.has_value() || journal_->Append(kind, name, value)) return true;
+  journal_full_ = true;
+  return false;
 }
 
 StepFiles::MemberId StepFiles::AppendEntry(std::string_view name, std::string_view value) {
-  Journal(dump::RecordKind::kEntry, name, value);
+  if (!Journal(dump::RecordKind::kEntry, name, value)) ++not_journaled_;
   return dump_.Append(name, value);
+}
+
+uint64_t StepFiles::lost_entries() const {
+  return journal_.has_value() ? not_journaled_ : dump_.pending_members();
 }
 
 bool StepFiles::ReplaceEntry(MemberId member, std::string_view name, std::string_view value) {
@@ -151,6 +181,7 @@ uint64_t StepFiles::bytes() const {
 
 Status StepFiles::Flush(StackBook& stacks) {
   MSPROBE_TRY(dump_.Flush());
+  not_journaled_ = 0;
   if (stack_.has_value()) {
     stacks.Drain(*stack_);
     MSPROBE_TRY(stack_->Flush());

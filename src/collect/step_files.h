@@ -49,6 +49,8 @@ struct JournalSpace {
 class StepFiles {
  public:
   using MemberId = dump::GrowingObject::MemberId;
+  // When there is no room for the journal, a smaller one is taken; none at all only where the file
+  // system cannot have one. Errors: kNoSpace (then nothing is left), and those of writing.
   static Result<StepFiles> Create(const std::string& folder, const StepHeader& header,
                                   const JournalSpace& journal);
 
@@ -65,6 +67,10 @@ class StepFiles {
 
   bool journal_full() const { return journal_full_; }  // flush now
   bool has_journal() const { return journal_.has_value(); }
+  // After a flush that failed: entries that no reader can find, neither in the files nor in the
+  // journal.
+  uint64_t lost_entries() const;
+  bool removed() const { return dump_.removed(); }  // dump.json, by somebody else
   size_t pending_bytes() const;
   uint64_t bytes() const;  // on disk
   Status Flush(StackBook& stacks);
@@ -75,12 +81,13 @@ class StepFiles {
 
  private:
   explicit StepFiles(dump::GrowingObject dump) : dump_(std::move(dump)) {}
-  void Journal(dump::RecordKind kind, std::string_view name, std::string_view value);
+  bool Journal(dump::RecordKind kind, std::string_view name, std::string_view value);
 
   dump::GrowingObject dump_;
   std::optional<dump::GrowingObject> stack_, construct_;
   std::optional<dump::JournalWriter> journal_;
   bool journal_full_ = false;
+  uint64_t not_journaled_ = 0;  // entries since the last flush
   uint64_t journal_round_ = 0;  // changes with each flush, over all steps of the process
 };
 

@@ -91,8 +91,15 @@ struct GrowingObject::Rep {
     return {};
   }
 
+  bool Removed() const {
+    struct stat info{};
+    return fd >= 0 && fstat(fd, &info) == 0 && info.st_nlink == 0;
+  }
+
   Status Flush() {
     if (fd < 0) return Error(ErrorCode::kInternal, "the file is closed").At(path);
+    if (Removed())
+      return Error(ErrorCode::kNotFound, "was removed while it was being written").At(path);
     const bool any = flushed + starts.size() > 0;
     const size_t members = pending.size();
     pending += Ending(any);
@@ -173,6 +180,8 @@ void GrowingObject::DropPending() {
 }
 
 size_t GrowingObject::pending_bytes() const { return rep_->pending.size(); }
+uint64_t GrowingObject::pending_members() const { return rep_->starts.size(); }
+bool GrowingObject::removed() const { return rep_->Removed(); }
 uint64_t GrowingObject::members() const { return rep_->flushed + rep_->starts.size(); }
 uint64_t GrowingObject::bytes() const { return rep_->size; }
 const std::string& GrowingObject::path() const { return rep_->path; }

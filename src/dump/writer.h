@@ -41,9 +41,12 @@ class GrowingObject {
   bool DropLast(MemberId member);
   void DropPending();  // forgets what was appended since the last flush
   size_t pending_bytes() const;
+  uint64_t pending_members() const;
   uint64_t members() const;  // appended so far
   uint64_t bytes() const;    // of the file after the last flush
+  // kNotFound when the file was removed meanwhile: nobody will find what is written to it.
   Status Flush();
+  bool removed() const;           // by somebody else, while it is open
   Status Close(std::string tail);  // flush with another tail (e.g. the "msprobe" object) and close
   const std::string& path() const;
 

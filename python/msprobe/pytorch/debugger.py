@@ -153,7 +153,8 @@ class PrecisionDebugger:
         Raises:
             ConfigError: An argument is wrong.
             MsprobeError: There is no debugger.
-            DumpError: The dump folder cannot be written (first start only; later it is logged).
+            DumpError: The configuration says `"overwrite": "refuse"` and an earlier dump is there (first start only).
+                A folder that cannot be written is one error line, and nothing is collected.
         """
         with cls._lock:
             recorder = cls._current("start")
