@@ -5,18 +5,21 @@
 #                       Linux `torch` is the CUDA build: give the index of the CPU builds here to save two gigabytes
 #   JOBS=               parallel compiler runs; empty: one per core
 #   WERROR=OFF          ON: compiler warnings are errors (as in CI)
+#   T=60  TARGETS=      of `make fuzz`
 
 VENV ?= .venv
+T ?= 60
+TARGETS ?=
 TORCH_INDEX ?=
 JOBS ?=
 WERROR ?= OFF
 export VENV TORCH_INDEX JOBS WERROR
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test asan lint format tidy bench clean
+.PHONY: help setup demo test test-slow fuzz asan lint format tidy bench clean
 
 help:     ## this list
-	@sed -n 's/^\([a-z]*\): *## /  make \1\t/p' Makefile | expand -t 16
+	@sed -n 's/^\([a-z-]*\): *## /  make \1\t/p' Makefile | expand -t 16
 
 setup:    ## install what is missing, build, and install msprobe into .venv
 	@tools/setup.sh build
@@ -28,6 +31,14 @@ demo:     ## two models with one wrong layer each: collect, compare, and name th
 test:     ## every C++ and Python test
 	@tools/setup.sh build test demo
 	@tools/run_tests.sh
+
+test-slow: ## the tests that take minutes: hundreds of kills, long runs, whole matrices
+	@tools/setup.sh build test demo
+	@tools/run_tests.sh -m slow
+
+fuzz:     ## T seconds of fuzzing per target (T=60), or of the targets named in TARGETS=
+	@tools/setup.sh build fuzz
+	@tools/run_fuzz.sh $(T) $(TARGETS)
 
 asan:     ## the C++ tests and the tests of the Python extension under the address and undefined sanitizers
 	@tools/setup.sh build test demo

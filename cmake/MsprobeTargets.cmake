@@ -20,6 +20,10 @@ if("undefined" IN_LIST MSPROBE_SANITIZE)
   add_compile_options(-fno-sanitize-recover=undefined)
 endif()
 
+if(MSPROBE_FUZZ)
+  add_compile_options(-fsanitize=fuzzer-no-link)
+endif()
+
 # Highway 1.0 has no SSE2 target; Westmere (2010) is the floor on x86, nothing is assumed elsewhere.
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   add_compile_options(-march=x86-64-v2 -maes -mpclmul)

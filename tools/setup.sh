@@ -6,6 +6,7 @@
 #   test    what the tests need, and the C++ tests themselves
 #   lint    format, lint and type checkers
 #   bench   what the benchmarks need
+#   fuzz    the compiler with the fuzzer's run-time library
 #
 # Everything is kept under a stamp made of the hash of what it was made from: run again, this takes a second.
 # Debian packages are installed only when missing; without root the command to run is printed (exit status 2).
@@ -27,6 +28,7 @@ debian_packages() {
   wants build && files+=(tools/packages/apt-build.txt)
   wants test && files+=(tools/packages/apt-test.txt)
   wants bench && files+=(tools/packages/apt-bench.txt)
+  wants fuzz && files+=(tools/packages/apt-fuzz.txt)
   [[ ${#files[@]} -gt 0 ]] || return 0
   local missing=()
   for package in $(listed "${files[@]}"); do
