@@ -170,8 +170,8 @@ StepHeader CollectorImpl::HeaderFor(const std::string& folder) const {
 }
 
 Status CollectorImpl::OpenStep() {
-  MSPROBE_ASSIGN(folder_, folders_.Claim(init_step_ + loop_, rank_,
-                                         environment_.world_size.value_or(0)));
+  MSPROBE_ASSIGN(folder_,
+                 folders_.Claim(init_step_ + loop_, rank_, environment_.world_size.value_or(0)));
   const StepHeader header = HeaderFor(folder_.path());
   // Entries come with stacks and parents, hence more than what makes a flush due.
   const auto buffer = static_cast<size_t>(config_.buffer_size);
@@ -206,8 +206,8 @@ bool CollectorImpl::MayWriteAgain() const {
          4 * static_cast<uint64_t>(config_.buffer_size) + kRoom;
 }
 
-// Tried again after 1, 2, 4, … steps, so that a disk that fills up again and again is not a line per
-// step.
+// Tried again after 1, 2, 4, … steps, so that a disk that fills up again and again is not a line
+// per step.
 void CollectorImpl::SwitchOff(const Error& error) {
   off_ = error;
   off_reason_ = error.ToString();
@@ -226,9 +226,10 @@ bool CollectorImpl::TryOpenStep() {
       return true;
     }
     if (!off_.has_value() || off_->code != opened.error().code) {
-      log_.Error(fmt::format("step {} is not collected: {}; collection is off while this lasts, "
-                             "the program goes on",
-                             step, opened.error().ToString()));
+      log_.Error(
+          fmt::format("step {} is not collected: {}; collection is off while this lasts, "
+                      "the program goes on",
+                      step, opened.error().ToString()));
     }
     SwitchOff(opened.error());
   }
@@ -276,8 +277,7 @@ void CollectorImpl::WriteFailed(const Error& error) {
   if (json_failed_) return;
   json_failed_ = true;
   recording_ = false;
-  lost_ = std::min(counts_.written,
-                   files_->removed() ? counts_.written : files_->lost_entries());
+  lost_ = std::min(counts_.written, files_->removed() ? counts_.written : files_->lost_entries());
   counts_.written -= lost_;
   counts_.failed += lost_;
   log_.Error(fmt::format("{}; collection stops, the program goes on{}", error.ToString(),

@@ -108,9 +108,9 @@ std::string EarlierRuns::TargetFor(const std::string& path, std::string_view nam
   }
   if (newest >= least && !holds_name(JoinPath(config_.dump_path, newest)))
     return JoinPath(config_.dump_path, newest);
-  return JoinPath(config_.dump_path, kReplaced + LocalTimestamp(FreeTimestamp(
-                                                     config_.dump_path, {"replaced-{ts}"},
-                                                     UnixSeconds())));
+  return JoinPath(config_.dump_path,
+                  kReplaced + LocalTimestamp(FreeTimestamp(config_.dump_path, {"replaced-{ts}"},
+                                                           UnixSeconds())));
 }
 
 Status EarlierRuns::MoveAway(const std::string& path, int64_t step, std::string_view name) {
@@ -165,9 +165,9 @@ Status EarlierRuns::ClearAll(std::string_view name) {
     ++moved;
   }
   if (moved > 0) {
-    log_.Warning(
-        fmt::format("{} held an earlier dump ({} bytes, {} {} of {}); it was moved to {}",
-                    config_.dump_path, bytes, moved, moved == 1 ? "step" : "steps", name, target_));
+    log_.Warning(fmt::format("{} held an earlier dump ({} bytes, {} {} of {}); it was moved to {}",
+                             config_.dump_path, bytes, moved, moved == 1 ? "step" : "steps", name,
+                             target_));
     said_ = true;
   }
   return {};

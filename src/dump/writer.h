@@ -46,7 +46,7 @@ class GrowingObject {
   uint64_t bytes() const;    // of the file after the last flush
   // kNotFound when the file was removed meanwhile: nobody will find what is written to it.
   Status Flush();
-  bool removed() const;           // by somebody else, while it is open
+  bool removed() const;            // by somebody else, while it is open
   Status Close(std::string tail);  // flush with another tail (e.g. the "msprobe" object) and close
   const std::string& path() const;
 
