@@ -1,0 +1,346 @@
+#include "app/compare_html.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "app/compare_html_rows.h"
+#include "app/compare_text.h"
+#include "app/json_rows.h"
+#include "base/time.h"
+
+namespace msprobe::app {
+namespace {
+
+using compare::Comparison;
+using compare::Mode;
+using report::HtmlDetail;
+using report::HtmlNote;
+using report::HtmlPage;
+using report::HtmlPart;
+using report::HtmlTone;
+
+constexpr size_t kMostRows = 1'000'000;  // of one file
+constexpr size_t kMostOfOne = 200'000;   // of one table
+constexpr size_t kFewest = 2'000;        // of one table, however many there are
+constexpr size_t kPieces = 160;          // of a rank in the heat map
+
+struct Kept {
+  std::vector<bool> rows;
+  size_t one_in = 1;  // of the rows that passed
+  size_t count = 0;
+};
+
+// All rows if they fit; else those that did not pass, the first bad one among them, and a thin
+// sample of the others.
+Kept Choose(const Comparison& comparison, compare::Face face, size_t limit) {
+  Kept out;
+  const size_t n = comparison.rows.size();
+  out.rows.assign(n, true);
+  out.count = n;
+  if (n <= limit) return out;
+  size_t passed = 0;
+  for (const compare::Row& row : comparison.rows) passed += NeutralVerdict(row, face) == "pass";
+  const size_t room = limit > n - passed ? limit - (n - passed) : 1;
+  out.one_in = (passed + room - 1) / room;
+  out.count = 0;
+  size_t seen = 0;
+  for (size_t i = 0; i < n; ++i) {
+    const bool pass = NeutralVerdict(comparison.rows[i], face) == "pass";
+    const bool first = comparison.first_bad && comparison.first_bad->row_index == i;
+    out.rows[i] = first || (pass ? seen++ % out.one_in == 0 : out.count < limit);
+    out.count += out.rows[i];
+  }
+  return out;
+}
+
+std::string KeptNote(const Kept& kept, size_t all) {
+  if (kept.count == all) return {};
+  return fmt::format(
+      "{} of {} rows are in this file: those that did not pass, and one in {} of those that did. "
+      "The "
+      "table on disk has all.",
+      kept.count, all, kept.one_in);
+}
+
+// The largest error in equal pieces of the rows that are kept.
+std::vector<double> Strip(const Comparison& comparison, const Kept& kept) {
+  std::vector<double> out(std::min(kPieces, std::max<size_t>(kept.count, 1)), -1);
+  size_t at = 0;
+  for (size_t i = 0; i < comparison.rows.size(); ++i) {
+    if (!kept.rows[i]) continue;
+    const double error = RelativeError(comparison.rows[i], comparison.mode);
+    double& piece = out[std::min(at++ * out.size() / kept.count, out.size() - 1)];
+    if (!std::isnan(error)) piece = std::max(piece, error);
+  }
+  return out;
+}
+
+HtmlDetail Sides(const std::vector<Mode>& modes) {
+  HtmlDetail out{.title = "Both sides", .heads = {"target", "golden"}, .lines = {}, .sides = true};
+  const auto add = [&](const char* label, const char* key) {
+    out.lines.push_back({label, {fmt::format("t_{}", key), fmt::format("g_{}", key)}});
+  };
+  add("name", "name");
+  add("dtype", "dtype");
+  add("shape", "shape");
+  add("requires_grad", "grad");
+  for (const Mode mode : modes) {
+    if (mode == Mode::kMd5) add("checksum", "md5");
+  }
+  for (const char* key : {"max", "min", "mean", "norm"}) add(key, key);
+  for (const Mode mode : modes) {
+    if (mode == Mode::kTensor) add("file", "file");
+  }
+  return out;
+}
+
+std::vector<HtmlDetail> Details(const std::vector<Mode>& modes) {
+  std::vector<HtmlDetail> out;
+  for (const Mode mode : modes) {
+    if (mode == Mode::kTensor) {
+      out.push_back({.title = "How far apart",
+                     .heads = {},
+                     .lines = {{"relative error", {"error"}},
+                               {"cosine", {"cosine"}},
+                               {"Euclidean distance", {"euclidean"}},
+                               {"largest absolute difference", {"max_abs"}},
+                               {"largest relative difference", {"max_rel"}},
+                               {"share of elements within 0.001", {"thousandth"}},
+                               {"share of elements within 0.005", {"five"}}},
+                     .sides = false});
+    } else if (mode == Mode::kStatistics) {
+      out.push_back({.title = "How far apart",
+                     .heads = {"difference", "relative"},
+                     .lines = {{"max", {"d_max", "r_max"}},
+                               {"min", {"d_min", "r_min"}},
+                               {"mean", {"d_mean", "r_mean"}},
+                               {"norm", {"d_norm", "r_norm"}},
+                               {"error of the row", {"", "error"}}},
+                     .sides = false});
+    }
+  }
+  out.insert(out.begin(), Sides(modes));
+  return out;
+}
+
+std::vector<Mode> ModesOf(const CompareRun& run) {
+  std::vector<Mode> out;
+  for (const RankOutcome& r : run.ranks) {
+    if (!r.error && std::find(out.begin(), out.end(), r.mode) == out.end()) out.push_back(r.mode);
+  }
+  return out;
+}
+
+// Columns of all modes that occur, each once.
+std::vector<report::HtmlColumn> AllColumns(const std::vector<Mode>& modes) {
+  std::vector<report::HtmlColumn> out;
+  for (const Mode mode : modes) {
+    for (report::HtmlColumn& c : HtmlColumns(mode)) {
+      const bool there =
+          std::any_of(out.begin(), out.end(), [&](const auto& o) { return o.key == c.key; });
+      if (!there) out.push_back(std::move(c));
+    }
+  }
+  return out;
+}
+
+report::HtmlView ViewOf(const CompareRun& run) {
+  report::HtmlView v;
+  const std::vector<Mode> modes = ModesOf(run);
+  v.name = "name";
+  v.verdict = "verdict";
+  v.group = "entry";
+  v.tree = "tree";
+  v.series = "series";
+  if (modes != std::vector<Mode>{Mode::kMd5}) {
+    v.value = "error";
+    v.value_title = "Relative error";
+    const bool tensors = std::find(modes.begin(), modes.end(), Mode::kTensor) != modes.end();
+    v.value_help =
+        tensors ? "Per row: norm of the difference of both tensors over the norm of the golden one."
+                : "Per row: the largest difference of maximum, minimum and mean over the largest "
+                  "golden value, or of the norm over the golden norm.";
+  }
+  v.cause = "cause";
+  v.message = "message";
+  v.lines = "stack";
+  v.lines_title = "Where it was called";
+  v.verdicts = {{"error", HtmlTone::kBad, run.counts.error},
+                {"warning", HtmlTone::kWarning, run.counts.warning},
+                {"unmatched", HtmlTone::kMissing, run.counts.unmatched},
+                {"pass", HtmlTone::kGood, run.counts.pass}};
+  v.columns = AllColumns(modes);
+  v.details = Details(modes);
+  v.commands = {"msprobe diff {t_dump} {g_dump} --entry {same_name}",
+                "msprobe diff {t_dump} {g_dump} --entry {t_name} --golden-entry {other_name}",
+                "msprobe inspect {t_dump} --entry {entry}"};
+  return v;
+}
+
+void AddAnswer(const CompareRun& run, const std::vector<compare::State>& states, HtmlPage& page) {
+  if (!run.first_bad_rank) {
+    const bool compared = run.counts.total > run.counts.unmatched;
+    page.tone = compared ? HtmlTone::kGood : HtmlTone::kMissing;
+    page.answer = compared ? "No bad entry: every row that was compared is within the limits."
+                           : "No row could be compared.";
+    if (compared && run.counts.unmatched > 0) {
+      page.explanation = fmt::format("{} of {} rows could not be compared, see below.",
+                                     run.counts.unmatched, run.counts.total);
+    }
+    return;
+  }
+  const size_t at = *run.first_bad_rank;
+  const RankOutcome& rank = run.ranks[at];
+  const std::string label = RankLabel(rank.job);
+  const bool first_row =
+      rank.first_bad->reason.find("no wrong output has right inputs") != std::string::npos;
+  const bool argument = states[at] == compare::State::kInput && !first_row;
+  page.tone = run.counts.error > 0 ? HtmlTone::kBad : HtmlTone::kWarning;
+  page.answer = fmt::format("{}: {}{}{}",
+                            first_row  ? "First wrong row"
+                            : argument ? "First call with another argument"
+                                       : "First wrong output from right inputs",
+                            rank.first_bad->entry, label.empty() ? "" : ", ", label);
+  page.explanation = rank.first_bad->reason;
+  page.commands = {fmt::format("msprobe diff {} {} --entry {}", rank.job.target_json,
+                               rank.job.golden_json, rank.first_bad->row)};
+}
+
+void AddFacts(const CompareOptions& options, const CompareRun& run, HtmlPage& page) {
+  page.facts = {{"Target", options.target}, {"Golden", options.golden}};
+  std::string modes;
+  for (const Mode mode : ModesOf(run)) {
+    modes += (modes.empty() ? "" : ", ") + std::string(ModeName(mode));
+  }
+  page.facts.emplace_back("Mode", modes);
+  page.facts.emplace_back("Rules", RuleSetName(options.rules));
+  page.facts.emplace_back("Started", IsoUtc(run.started));
+  page.facts.emplace_back("Made by", "msprobe-native " MSPROBE_VERSION);
+}
+
+HtmlNote NotComparedNote(const CompareRun& run) {
+  HtmlNote out;
+  std::vector<NotCompared> all;
+  for (const RankOutcome& r : run.ranks) {
+    for (const NotCompared& n : r.not_compared) {
+      auto it = std::find_if(all.begin(), all.end(),
+                             [&](const NotCompared& o) { return o.reason == n.reason; });
+      if (it == all.end()) {
+        all.push_back(n);
+      } else {
+        it->rows += n.rows;
+      }
+    }
+  }
+  std::sort(all.begin(), all.end(),
+            [](const NotCompared& a, const NotCompared& b) { return a.rows > b.rows; });
+  for (const NotCompared& n : all) {
+    out.lines.push_back(
+        {fmt::format("{} {}: {}", n.rows, n.rows == 1 ? "row" : "rows", n.reason), n.entries});
+  }
+  out.title = fmt::format("Not compared: {} of {} rows", run.counts.unmatched, run.counts.total);
+  out.open = true;
+  return out;
+}
+
+void AddNotes(const CompareOptions& options, const CompareRun& run, HtmlPage& page) {
+  if (HtmlNote note = NotComparedNote(run); !note.lines.empty()) {
+    page.notes.push_back(std::move(note));
+  }
+  HtmlNote messages;
+  for (const std::string& m : run.messages) messages.lines.push_back({m, {}});
+  for (const RankOutcome& r : run.ranks) {
+    const std::string label = RankLabel(r.job);
+    for (const std::string& n : r.notes) {
+      messages.lines.push_back({label.empty() ? n : label + ": " + n, {}});
+    }
+  }
+  if (!messages.lines.empty()) {
+    messages.title = fmt::format("Messages ({})", messages.lines.size());
+    page.notes.push_back(std::move(messages));
+  }
+  HtmlNote how;
+  how.title = "How it was compared";
+  for (const auto& [key, value] : options.echo) how.lines.push_back({"--" + key + " " + value, {}});
+  for (const RankOutcome& r : run.ranks) {
+    for (const std::string& path : r.reports) how.lines.push_back({"table: " + path, {}});
+    if (how.lines.size() > 20) break;
+  }
+  how.lines.push_back({"summary: " + run.summary_path, {}});
+  page.notes.push_back(std::move(how));
+}
+
+HtmlPart Outside(std::string label, std::string problem) {
+  HtmlPart out;
+  out.label = std::move(label);
+  out.problem = std::move(problem);
+  return out;
+}
+
+}  // namespace
+
+bool WritesHtml() { return report::HtmlAvailable(); }
+
+CompareHtml::CompareHtml(std::string path, size_t jobs, std::unique_ptr<report::HtmlReport> report)
+    : path_(std::move(path)),
+      report_(std::move(report)),
+      parts_(jobs),
+      first_state_(jobs, compare::State::kOutput) {}
+
+Result<std::unique_ptr<CompareHtml>> CompareHtml::Create(const std::string& path, size_t jobs) {
+  MSPROBE_ASSIGN(std::unique_ptr<report::HtmlReport> report, report::HtmlReport::Create(path));
+  return std::unique_ptr<CompareHtml>(new CompareHtml(path, jobs, std::move(report)));
+}
+
+Status CompareHtml::Add(size_t index, const CompareOptions& options, const RankOutcome& rank,
+                        const Comparison& comparison, const CancelToken* cancel) {
+  const size_t limit =
+      std::clamp(kMostRows / std::max<size_t>(parts_.size(), 1), kFewest, kMostOfOne);
+  const Kept kept = Choose(comparison, options.face, limit);
+  HtmlPart& part = parts_[index];
+  {
+    const report::HtmlTable table = HtmlRows(rank.job, comparison, options.face, kept.rows, cancel);
+    if (cancel != nullptr && cancel->cancelled()) {
+      return Error(ErrorCode::kCancelled, "interrupted while the page was made");
+    }
+    MSPROBE_ASSIGN(part.block, report_->AddTable(table));
+    part.rows = table.rows();
+  }
+  part.label = RankLabel(rank.job);
+  part.note = KeptNote(kept, comparison.rows.size());
+  const compare::Counts& c = comparison.counts;
+  part.counts = {c.error, c.warning, c.unmatched, c.pass};
+  if (parts_.size() > 1) part.strip = Strip(comparison, kept);
+  if (!comparison.first_bad) return {};
+  const size_t at = comparison.first_bad->row_index;
+  part.first = comparison.first_bad->entry;
+  part.first_row =
+      std::count(kept.rows.begin(), kept.rows.begin() + static_cast<ptrdiff_t>(at), true);
+  if (const compare::Leaf* leaf = comparison.rows[at].target) first_state_[index] = leaf->state;
+  return {};
+}
+
+Status CompareHtml::Finish(const CompareOptions& options, const CompareRun& run) {
+  HtmlPage page;
+  page.title = "Comparison of two dumps";
+  AddAnswer(run, first_state_, page);
+  AddFacts(options, run, page);
+  AddNotes(options, run, page);
+  page.view = ViewOf(run);
+  page.parts = std::move(parts_);
+  for (size_t i = 0; i < page.parts.size(); ++i) {
+    const RankOutcome& r = run.ranks[i];
+    if (r.error) page.parts[i] = Outside(RankLabel(r.job), "failed: " + r.error->ToString());
+  }
+  for (const MissingPart& m : run.missing) {
+    std::string label = m.step;
+    if (!m.rank.empty()) label += (label.empty() ? "" : " ") + m.rank;
+    page.parts.push_back(Outside(std::move(label), "missing: " + m.reason));
+  }
+  return report_->Finish(page);
+}
+
+}  // namespace msprobe::app
