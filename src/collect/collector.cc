@@ -8,10 +8,12 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <utility>
 
 #include "base/file.h"
 #include "base/time.h"
 #include "collect/collector_impl.h"
+#include "collect/termination.h"
 #include "json/json.h"
 
 namespace msprobe::collect {
@@ -68,7 +70,8 @@ CollectorImpl::CollectorImpl(const config::CollectConfig& config, LogSink& log)
       mix_(config.level == config::Level::kMix),
       filter_(config_),
       folders_(config_, log),
-      tensors_(log) {}
+      tensors_(config.async_dump, log),
+      slice_(config.slice) {}
 
 CollectorImpl::~CollectorImpl() { Close(); }
 
@@ -162,7 +165,8 @@ StepHeader CollectorImpl::HeaderFor(const std::string& folder) const {
   StepHeader header;
   header.task = config::TaskName(config_.task);
   header.level = config::LevelName(config_.level);
-  if (config_.task == config::Task::kTensor || !config_.tensor_list.empty())
+  if (config_.task == config::Task::kTensor || config_.task == config::Task::kOverflowCheck ||
+      !config_.tensor_list.empty())
     header.tensor_dir = JoinPath(folder, kTensorFolder);
   header.debug = debug_;
   header.extra_info = config_.extra_info;
@@ -170,6 +174,13 @@ StepHeader CollectorImpl::HeaderFor(const std::string& folder) const {
 }
 
 Status CollectorImpl::OpenStep() {
+  std::optional<Reference> reference;
+  if (config_.bench_path.has_value()) {
+    auto opened = Reference::Open(*config_.bench_path, init_step_ + loop_,
+                                  rank_.has_value() ? fmt::format("rank{}", *rank_) : "rank");
+    if (!opened.ok()) return std::move(opened).error();
+    reference = std::move(opened).value();
+  }
   MSPROBE_ASSIGN(folder_,
                  folders_.Claim(init_step_ + loop_, rank_, environment_.world_size.value_or(0)));
   const StepHeader header = HeaderFor(folder_.path());
@@ -186,10 +197,13 @@ Status CollectorImpl::OpenStep() {
   files_.emplace(std::move(files).value());
   rank_dir_ = folder_.path();
   tensors_.Open(JoinPath(rank_dir_, kTensorFolder));
+  reference_ = std::move(reference);
   counts_ = {};
   json_failed_ = false;
   lost_ = 0;
   last_flush_ = MonotonicSeconds();
+  if (!std::exchange(handles_termination_, true))
+    FlushAtTermination(this, [this] { FlushBeforeDeath(); });
   opened_once_ = true;
   return {};
 }
@@ -241,6 +255,8 @@ bool CollectorImpl::TryOpenStep() {
 void CollectorImpl::FollowRank() {
   if (!rank_.has_value()) return;
   const std::string before = folder_.path();
+  tensors_.Drain();
+  SettleFiles();
   folders_.Rename(folder_, init_step_ + loop_, *rank_);
   if (folder_.path() == before) return;
   rank_dir_ = folder_.path();
@@ -249,12 +265,40 @@ void CollectorImpl::FollowRank() {
   if (!moved.ok()) WriteFailed(moved.error());
 }
 
+// The rows of the configured request, which stand one request after the other in the first
+// dimension of a batch (dump.md 9.5). false: the batch has none of them.
+bool CollectorImpl::SliceRequest(const StartOptions& options) {
+  slice_ = config_.slice;
+  if (!config_.request_id.has_value()) return true;
+  if (!options.scheduled_tokens.has_value()) {
+    log_.Warning(
+        "request_id is configured, but start() was given no scheduled_tokens: whole batches are "
+        "recorded");
+    return true;
+  }
+  int64_t total = 0;
+  std::optional<config::SliceItem> item;
+  for (const auto& [id, count] : *options.scheduled_tokens) {
+    if (id == *config_.request_id) item = config::SliceItem{0, total, total + count, 0};
+    total += count;
+  }
+  if (!item.has_value()) {
+    log_.Warning(fmt::format("step {}: scheduled_tokens has no request \"{}\"; nothing is recorded",
+                             init_step_ + loop_, *config_.request_id));
+    return false;
+  }
+  item->size = total;
+  slice_.push_back(*item);
+  return true;
+}
+
 Status CollectorImpl::Start(const StartOptions& options) {
   if (abandoned_) return {};
   const std::lock_guard lock(mutex_);
   recording_ = false;
   if (debug_) return {};
   if (!StepIsWanted()) return {};
+  if (!SliceRequest(options)) return {};
   const std::optional<int64_t> known = rank_;
   if (!DecideRank(options)) return {};
   if (files_.has_value()) {
@@ -288,11 +332,15 @@ void CollectorImpl::WriteFailed(const Error& error) {
 void CollectorImpl::FlushNow() {
   last_flush_ = MonotonicSeconds();
   if (!files_.has_value() || json_failed_) return;
+  tensors_.Drain();
+  SettleFiles();
   Status flushed = files_->Flush(stacks_);
   if (!flushed.ok()) WriteFailed(flushed.error());
 }
 
 void CollectorImpl::FlushIfDue() {
+  // A flush waits for tensor files; with async_dump only when there is no other way.
+  if (config_.async_dump && !waiting_.empty() && !files_->journal_full()) return;
   if (files_->journal_full() ||
       files_->pending_bytes() >= static_cast<size_t>(config_.buffer_size) ||
       MonotonicSeconds() - last_flush_ >= kFlushSeconds)
@@ -375,6 +423,8 @@ void CollectorImpl::FinishStep(bool clean) {
   if (!files_.has_value()) return;
   WriteDebugGrads();
   WarnUnmatched();
+  tensors_.Drain();
+  SettleFiles();
   Status closed = files_->Close(stacks_, Footer(clean && !json_failed_));
   if (closed.ok()) {
     // There is room again: what an earlier flush could not write is in the file now.
@@ -390,6 +440,7 @@ void CollectorImpl::FinishStep(bool clean) {
                         init_step_ + loop_, counts_.written, counts_.filtered, counts_.failed,
                         counts_.bytes, rank_dir_));
   files_.reset();
+  reference_.reset();
   folder_.Abandon();
   ResetStep();
 }
@@ -439,6 +490,8 @@ void CollectorImpl::EndStep() {
 
 void CollectorImpl::Close() {
   if (abandoned_) return;
+  // Not under the mutex, which a flush at this moment waits for.
+  if (handles_termination_) FlushAtTermination(this, {});
   const std::lock_guard lock(mutex_);
   if (closed_) return;
   FinishStep(true);
@@ -455,7 +508,16 @@ void CollectorImpl::Close() {
   }
 }
 
+void CollectorImpl::FlushBeforeDeath() {
+  if (abandoned_) return;
+  const std::lock_guard lock(mutex_);
+  if (closed_) return;
+  recording_ = false;
+  FlushNow();
+}
+
 void CollectorImpl::AfterForkInChild() {
+  ForgetTerminationInChild();
   // The mutex may be held by a thread that does not exist here; every entry point looks at
   // `abandoned_` before it.
   recording_ = false;
@@ -463,6 +525,7 @@ void CollectorImpl::AfterForkInChild() {
   if (files_.has_value()) files_->Abandon();
   folder_.Abandon();
   folders_.Abandon();
+  tensors_.AfterForkInChild();
 }
 
 // ---- small things

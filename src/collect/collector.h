@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/log.h"
@@ -22,7 +23,16 @@ namespace msprobe::collect {
 enum class Risk : uint8_t { kCore, kFocus, kLow };
 enum class Direction : uint8_t { kForward, kBackward };
 // Parts of an entry, in the order in which they are written.
-enum class Part : uint8_t { kInputArgs, kInputKwargs, kInput, kOutput, kParameters, kWhole };
+// kMutated: an object of leaves by position ("input.0"): arguments that the call changed in place.
+enum class Part : uint8_t {
+  kInputArgs,
+  kInputKwargs,
+  kInput,
+  kOutput,
+  kParameters,
+  kMutated,
+  kWhole
+};
 
 // Why a leaf is null (decisions.md 18).
 enum class Absent : uint8_t {
@@ -36,6 +46,16 @@ enum class Absent : uint8_t {
 };
 std::string_view AbsentName(Absent a);
 
+// Which memory a tensor is: `storage` names it for as long as the storage lives (0: unknown), and
+// belongs to no other while the collector was not told to forget it. `version` counts the writes
+// that PyTorch saw; `address` is that of the first element; `strides` in elements.
+struct MemoryId {
+  uint64_t storage = 0;
+  int64_t version = 0;
+  const void* address = nullptr;
+  std::span<const int64_t> strides;
+};
+
 // A tensor as the capture side sees it. Memory is read before the call returns.
 struct TensorLeaf {
   std::string_view type = "torch.Tensor";
@@ -44,7 +64,8 @@ struct TensorLeaf {
   bool requires_grad = false;
   const TensorView* view = nullptr;  // host memory; nullptr: statistics null
   std::string_view
-      extra_json;  // further members after requires_grad ("\"device_mesh\": …"), or empty
+      extra_json;   // further members after requires_grad ("\"device_mesh\": …"), or empty
+  MemoryId memory;  // for "from"
 };
 
 // Builds the JSON of one entry. Lists and objects nest; each leaf call places one value at the
@@ -99,6 +120,8 @@ struct Counts {
 
 struct StartOptions {
   std::optional<int64_t> rank;  // detected or given; nullopt = unknown
+  // Requests of the batch in their order, with the number of rows of each (for request_id).
+  std::optional<std::vector<std::pair<std::string, int64_t>>> scheduled_tokens = std::nullopt;
 };
 
 // What the footer says about the run (architecture.md 6). Empty or absent: null there.
@@ -139,6 +162,12 @@ class Collector {
   // (the numbers start anew).
   virtual uint64_t epoch() const = 0;
   virtual bool wants_parameter_grads() const = 0;  // ParameterGrad() may record something
+  virtual config::Evidence evidence() const = 0;
+  virtual bool reuses_statistics() const = 0;
+  // What the state of the program was when the step began (JSON of one value): goes to the footer.
+  virtual void SetState(std::string json) = 0;
+  // Memory that is gone; its numbers may come again.
+  virtual void ForgetStorages(std::span<const uint64_t> storages) = 0;
   virtual bool WantsPart(Part part,
                          Direction direction) const = 0;  // data_mode and task leave it in
   // In a forked child: closes what is open without writing; nothing is recorded any more. The

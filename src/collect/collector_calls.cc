@@ -10,7 +10,6 @@ namespace msprobe::collect {
 namespace {
 
 constexpr uint8_t kEntered = 1, kPassed = 2, kNoted = 4;
-constexpr size_t kPoolSize = 64;
 
 std::string WithNumber(std::string_view prefix, int64_t number, std::string_view suffix) {
   const fmt::format_int digits(number);
@@ -18,13 +17,6 @@ std::string WithNumber(std::string_view prefix, int64_t number, std::string_view
   name.reserve(prefix.size() + digits.size() + suffix.size());
   name.append(prefix).append(digits.data(), digits.size()).append(suffix);
   return name;
-}
-
-template <class T>
-T& At(std::vector<T>& values, int64_t number) {
-  const auto k = static_cast<size_t>(number);
-  if (k >= values.size()) values.resize(k + 1);
-  return values[k];
 }
 
 }  // namespace
@@ -60,14 +52,32 @@ std::unique_ptr<Entry> CollectorImpl::NewEntry(std::string name, const EntryTag&
   EntryStyle style;
   const bool nan_check = config_.task == config::Task::kNanCheck;
   style.leaf = {config_.summary_mode, !nan_check};
-  style.slice = &config_.slice;
+  style.slice = &slice_;
   style.input = config_.input;
   style.output = config_.output;
   style.with_flag =
       nan_check && (tag.kind == EntryTag::Kind::kApi || tag.kind == EntryTag::Kind::kApiBackward);
-  const bool save = config_.task == config::Task::kTensor ||
+  const bool debug = tag.kind == EntryTag::Kind::kDebug || tag.kind == EntryTag::Kind::kDebugGrad ||
+                     tag.kind == EntryTag::Kind::kDebugSlot;
+  style.leaf.hash = config_.evidence == config::Evidence::kFull && !nan_check && !debug &&
+                    config_.summary_mode != config::SummaryMode::kHash64;
+  style.from = config_.evidence != config::Evidence::kNone;
+  style.reuse = config_.reuse_statistics &&
+                config_.summary_mode == config::SummaryMode::kStatistics && !nan_check;
+  if ((style.from || style.reuse) && !debug) style.origins = &origins_;
+  style.step = init_step_ + loop_;
+  const bool overflow_check = config_.task == config::Task::kOverflowCheck;
+  const bool save = config_.task == config::Task::kTensor || overflow_check ||
                     (!config_.tensor_list.empty() && filter_.SaveTensors(memory.name));
   if (save) style.tensors = &tensors_;
+  // Gradients of parameters and what save() gives are put together from parts; their files are
+  // written at once.
+  const bool call = tag.kind == EntryTag::Kind::kApi || tag.kind == EntryTag::Kind::kApiBackward ||
+                    tag.kind == EntryTag::Kind::kModule ||
+                    tag.kind == EntryTag::Kind::kModuleBackward;
+  if (overflow_check && !call) style.tensors = nullptr;
+  style.hold = save && call && (overflow_check || reference_.has_value());
+  style.background = save && call && !style.hold;
   return std::make_unique<Entry>(*this, std::move(memory), tag, style);
 }
 
@@ -415,115 +425,6 @@ void CollectorImpl::ParameterGrad(uint32_t module, std::string_view parameter,
   entry->BeginFragment(parameter);
   describe(*entry);
   entry->Commit();
-}
-
-// ---- filing
-// ----------------------------------------------------------------------------------------
-
-void CollectorImpl::Finish(Entry& entry, bool commit) {
-  if (abandoned_) return;
-  const std::lock_guard lock(mutex_);
-  const EntryTag& tag = entry.tag();
-  if (tag.epoch == epoch_ && files_.has_value()) {
-    if (commit) {
-      File(entry);
-    } else if (tag.kind == EntryTag::Kind::kApi) {
-      ApiState& api = api_states_[tag.id];
-      if (api.calls == tag.number + 1) api.calls = tag.number;
-    }
-  }
-  if (pool_.size() < kPoolSize) pool_.push_back(entry.TakeMemory());
-}
-
-void CollectorImpl::File(Entry& entry) {
-  counts_.failed += entry.failed_leaves();
-  if (json_failed_) {
-    ++counts_.failed;
-    return;
-  }
-  switch (entry.tag().kind) {
-    case EntryTag::Kind::kParameterGrad:
-      FileGrad(entry);
-      break;
-    case EntryTag::Kind::kDebugGrad:
-      FileDebugGrads(entry);
-      break;
-    case EntryTag::Kind::kDebugSlot:
-      FileDebugSlot(entry);
-      break;
-    default:
-      FileEntry(entry);
-  }
-  CountNonFinite(entry);
-  FlushIfDue();
-}
-
-void CollectorImpl::PutMember(uint64_t& member, std::string_view name, std::string_view value) {
-  // What came before is replaced while it is still in memory; once it is in the file, the later one
-  // is appended (readers take the last).
-  if (member > 0 && files_->ReplaceEntry(member - 1, name, value)) return;
-  if (member == 0) ++counts_.written;
-  member = files_->AppendEntry(name, value) + 1;
-}
-
-void CollectorImpl::FileEntry(Entry& entry) {
-  const EntryTag& tag = entry.tag();
-  const bool api = tag.kind == EntryTag::Kind::kApi || tag.kind == EntryTag::Kind::kApiBackward;
-  uint64_t none = 0;
-  uint64_t* member = &none;
-  if (tag.kind == EntryTag::Kind::kApiBackward)
-    member = &At(api_states_[tag.id].backward_members, tag.number);
-  if (tag.kind == EntryTag::Kind::kModuleBackward) {
-    ModuleState& module = module_states_[tag.id];
-    module.backward_collected = true;
-    member = &At(module.backward_members, tag.number);
-  }
-  if (api && *member == 0) NoteConstruct(tag, entry.name());
-  if (!entry.has_parts()) {
-    ++counts_.filtered;
-    return;
-  }
-  if (tag.kind == EntryTag::Kind::kApi) files_->NoteStack(stacks_, tag.stack, entry.name());
-  PutMember(*member, entry.name(), entry.text());
-}
-
-void CollectorImpl::FileGrad(Entry& entry) {
-  GradRound& round = module_states_[entry.tag().id].grads;
-  if (round.number != entry.tag().number) return;
-  const std::string& value = entry.text();
-  std::string leaf = value.starts_with('[') ? value : "[" + value + "]";
-  std::string parameter(entry.fragment_path());
-  const auto it = std::find_if(round.leaves.begin(), round.leaves.end(),
-                               [&](const auto& item) { return item.first == parameter; });
-  if (it != round.leaves.end())
-    it->second = std::move(leaf);
-  else
-    round.leaves.emplace_back(std::move(parameter), std::move(leaf));
-  if (!entry.absent().empty()) {
-    if (!round.absent.empty()) round.absent += ", ";
-    round.absent += entry.absent();
-  }
-  std::string text = "{";
-  for (const auto& [name, json] : round.leaves) {
-    if (text.size() > 1) text += ", ";
-    json::AppendString(text, name);
-    text += ": ";
-    text += json;
-  }
-  if (!round.absent.empty()) text += ", \"absent\": {" + round.absent + "}";
-  text += '}';
-  PutMember(round.member, entry.name(), text);
-}
-
-void CollectorImpl::CountNonFinite(const Entry& entry) {
-  if (config_.task != config::Task::kNanCheck || !entry.non_finite_output()) return;
-  ++overflows_;
-  if (config_.overflow_nums < 0 || overflows_ < config_.overflow_nums) return;
-  terminated_ = true;
-  recording_ = false;
-  FlushNow();
-  log_.Info(fmt::format("{} entries with non-finite outputs were found: msprobe ends successfully.",
-                        overflows_));
 }
 
 }  // namespace msprobe::collect

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -17,6 +18,7 @@
 #include "collect/filter.h"
 #include "collect/folders.h"
 #include "collect/origins.h"
+#include "collect/reference.h"
 #include "collect/step_files.h"
 #include "collect/tensor_store.h"
 
@@ -83,6 +85,25 @@ struct DebugGrads {
   uint64_t member = 0;  // of debug.json + 1, 0 = not appended yet
 };
 
+// An entry that is in memory and waits for its tensor files.
+struct WaitingEntry {
+  uint64_t member = 0;  // of dump.json
+  std::string name, body, absent;
+  std::vector<EntryFile> files;
+};
+
+// How many entries were compared with the reference, by answer.
+struct ReferenceCounts {
+  uint64_t unknown = 0, inputs = 0, equal = 0, different = 0;
+};
+
+template <class T>
+T& At(std::vector<T>& values, int64_t number) {
+  const auto k = static_cast<size_t>(number);
+  if (k >= values.size()) values.resize(k + 1);
+  return values[k];
+}
+
 class CollectorImpl final : public Collector, public EntryOwner {
  public:
   CollectorImpl(const config::CollectConfig& config, LogSink& log);
@@ -147,6 +168,7 @@ class CollectorImpl final : public Collector, public EntryOwner {
   void ReportFailure(std::string_view kind, std::string_view detail) override;
 
   void Finish(Entry& entry, bool commit) override;
+  bool WantsHeldFiles(const Entry& entry) override;
 
  private:
   // All of these expect the mutex to be held.
@@ -156,6 +178,7 @@ class CollectorImpl final : public Collector, public EntryOwner {
   std::string ModuleName(CallRef call, Direction direction) const;
   std::unique_ptr<Entry> NewEntry(std::string name, const EntryTag& tag);
   bool StepIsWanted();  // by the `step` key; ends the collection when it is past
+  bool SliceRequest(const StartOptions& options);
   bool DecideRank(const StartOptions& options);
   StepHeader HeaderFor(const std::string& folder) const;
   Status OpenStep();
@@ -165,6 +188,7 @@ class CollectorImpl final : public Collector, public EntryOwner {
   void FollowRank();
   void FlushIfDue();
   void FlushNow();
+  void FlushBeforeDeath();
   void WriteFailed(const Error& error);
   void FinishStep(bool clean);
   std::string Footer(bool complete) const;
@@ -181,7 +205,13 @@ class CollectorImpl final : public Collector, public EntryOwner {
   void FileDebugGrads(Entry& entry);
   void FileDebugSlot(Entry& entry);
   void WriteDebugGrads();  // those that have not all arrived
-  void PutMember(uint64_t& member, std::string_view name, std::string_view value);
+  // `journal_value`: what a reader finds when the process dies now.
+  void PutMember(uint64_t& member, std::string_view name, std::string_view value,
+                 std::string_view journal_value);
+  void SettleFiles();  // of entries whose files are all on disk or have failed
+  void Settle(WaitingEntry& entry);
+  void CountDifferences(std::string_view name);
+  void End(const std::string& why);
   void CountNonFinite(const Entry& entry);
   void Fail(std::string_view kind, std::string_view detail);
 
@@ -206,6 +236,7 @@ class CollectorImpl final : public Collector, public EntryOwner {
   int64_t next_try_ = 0;    // the step at which writing is tried again
   uint64_t missed_steps_ = 0;
   int64_t missed_step_ = -1;  // the last one
+  bool handles_termination_ = false;
   bool rank_said_ = false, any_step_matched_ = false, opened_once_ = false;
   int64_t init_step_ = 0, loop_ = 0;
   std::optional<int64_t> rank_;
@@ -219,6 +250,10 @@ class CollectorImpl final : public Collector, public EntryOwner {
   RankFolder folder_;
   std::optional<StepFiles> files_;
   TensorStore tensors_;
+  std::deque<WaitingEntry> waiting_;      // in order of their files
+  std::optional<Reference> reference_;    // of the open step
+  ReferenceCounts reference_counts_;      // of the run
+  std::vector<config::SliceItem> slice_;  // of the configuration and of the request
   Origins origins_;
   StackBook stacks_;
   std::unordered_map<uint64_t, StackId> stack_ids_;

@@ -59,7 +59,7 @@ void CollectorImpl::FileDebugGrads(Entry& entry) {
   grads.leaves.resize(grads.slots.size());
   grads.missing = grads.slots.size();
   if (grads.missing == 0)
-    PutMember(grads.member, entry.name(), grads.text);
+    PutMember(grads.member, entry.name(), grads.text, grads.text);
   else
     files_->JournalEntry(entry.name(), grads.text);
   debug_order_.push_back(entry.name());
@@ -96,16 +96,19 @@ void CollectorImpl::FileDebugSlot(Entry& entry) {
   leaf = entry.text();
   // A value that is not complete yet is written at the end of the step, so that it is in the file
   // once.
+  const std::string text = Filled(grads);
   if (grads.missing == 0)
-    PutMember(grads.member, entry.name(), Filled(grads));
+    PutMember(grads.member, entry.name(), text, text);
   else
-    files_->JournalEntry(entry.name(), Filled(grads));
+    files_->JournalEntry(entry.name(), text);
 }
 
 void CollectorImpl::WriteDebugGrads() {
   for (const std::string& name : debug_order_) {
     DebugGrads& grads = debug_grads_[name];
-    if (grads.member == 0) PutMember(grads.member, name, Filled(grads));
+    if (grads.member > 0) continue;
+    const std::string text = Filled(grads);
+    PutMember(grads.member, name, text, text);
   }
 }
 

@@ -4,6 +4,7 @@
 
 #include <iterator>
 
+#include "collect/origins.h"
 #include "collect/tensor_store.h"
 #include "json/json.h"
 
@@ -27,6 +28,8 @@ PartNames NamesOf(Part part) {
       return {"output", "output"};
     case Part::kParameters:
       return {"parameters", "parameters"};
+    case Part::kMutated:
+      return {"mutated", "mutated"};
     case Part::kWhole:
       return {"", ""};
   }
@@ -73,7 +76,8 @@ void Entry::BeginPart(Part part) {
   in_part_ = true;
   root_filled_ = false;
   output_part_ = part == Part::kOutput;
-  const bool output_side = part == Part::kOutput || part == Part::kParameters;
+  produces_ = part == Part::kOutput || part == Part::kMutated;
+  const bool output_side = produces_ || part == Part::kParameters;
   skipping_ = part != Part::kWhole && !(output_side ? style_.output : style_.input);
   if (skipping_) return;
   const PartNames names = NamesOf(part);
@@ -207,10 +211,61 @@ std::string Entry::SaveTensor(const TensorView& view) {
   std::string stem = memory_.name;
   const std::string path = LeafPath();
   if (!path.empty()) stem.append(1, '.').append(path);
+  if (style_.background || style_.hold) return SaveLater(std::move(stem), path, view);
   auto saved = style_.tensors->Save(stem, view);
   if (saved.ok()) return std::move(saved).value();
   NoteAbsent(Absent::kWriteFailed, saved.error().ToString());
   return {};
+}
+
+std::string Entry::SaveLater(std::string stem, std::string path, const TensorView& view) {
+  auto name = style_.tensors->Name(stem);
+  if (!name.ok()) {
+    if (!style_.hold) NoteAbsent(Absent::kWriteFailed, name.error().ToString());
+    return {};
+  }
+  EntryFile file{0, *name, std::move(path), {}};
+  try {
+    file.copy = style_.tensors->Copy(view);
+  } catch (const std::bad_alloc&) {
+    NoteAbsent(Absent::kOutOfBudget, "no memory for a copy of the tensor");
+    return {};
+  }
+  if (!style_.hold) file.ticket = style_.tensors->QueueCopy(file.name, std::move(file.copy));
+  files_.push_back(std::move(file));
+  return std::move(name).value();
+}
+
+void Entry::SettleHeldFiles() {
+  if (files_.empty()) return;
+  if (owner_.WantsHeldFiles(*this)) {
+    for (EntryFile& file : files_)
+      file.ticket = style_.tensors->QueueCopy(file.name, std::move(file.copy));
+    return;
+  }
+  for (EntryFile& file : files_) style_.tensors->Recycle(std::move(file.copy));
+  files_.clear();
+  const size_t before = memory_.text.size();
+  memory_.text = WithoutFileNames(memory_.text, [](std::string_view) { return false; });
+  body_size_ -= before - memory_.text.size();
+}
+
+std::string WithoutFileNames(std::string_view text,
+                             const std::function<bool(std::string_view name)>& keep) {
+  constexpr std::string_view kMember = ", \"data_name\": \"";
+  std::string out;
+  out.reserve(text.size());
+  for (;;) {
+    const size_t at = text.find(kMember);
+    if (at == std::string_view::npos) break;
+    const size_t end = text.find('"', at + kMember.size());  // file names have no quotes
+    if (end == std::string_view::npos) break;
+    const bool stays = keep(text.substr(at + kMember.size(), end - at - kMember.size()));
+    out += text.substr(0, stays ? end + 1 : at);
+    text.remove_prefix(end + 1);
+  }
+  out += text;
+  return out;
 }
 
 void Entry::Tensor(const TensorLeaf& leaf) {
@@ -226,8 +281,36 @@ void Entry::Tensor(const TensorLeaf& leaf) {
   }
   const std::string data_name =
       described.view == nullptr ? std::string() : SaveTensor(*described.view);
-  const NonFinite seen = AppendTensorLeaf(memory_.text, described, style_.leaf, data_name);
+  MeasureTensor(described, data_name, described.view == leaf.view);
+}
+
+// `whole`: no slice of the tensor was taken.
+void Entry::MeasureTensor(const TensorLeaf& leaf, std::string_view data_name, bool whole) {
+  LeafNotes notes{.data_name = data_name, .evidence = {}, .known = nullptr, .measured = nullptr};
+  std::string from;
+  std::optional<metrics::TensorStats> known;
+  metrics::TensorStats measured;
+  const bool can_reuse = style_.reuse && whole && leaf.view != nullptr;
+  if (style_.origins != nullptr && leaf.memory.storage != 0 && leaf.view != nullptr) {
+    const Origins::Piece piece{leaf.memory, leaf.view->shape, leaf.view->dtype};
+    if (style_.from && !produces_) style_.origins->AppendFrom(from, piece, style_.step);
+    if (can_reuse) known = style_.origins->Statistics(piece);
+  }
+  notes.evidence = from;
+  if (known.has_value()) notes.known = &*known;
+  notes.measured = &measured;
+  const NonFinite seen = AppendTensorLeaf(memory_.text, leaf, style_.leaf, notes);
+  non_finite_ = non_finite_ || (seen.known && seen.any);
   if (output_part_ && seen.known) flag_ = flag_ == 1 || seen.any ? 1 : 0;
+  if (produces_) NoteOrigin(leaf, can_reuse ? &measured : nullptr);
+}
+
+void Entry::NoteOrigin(const TensorLeaf& leaf, const metrics::TensorStats* statistics) {
+  if (style_.origins == nullptr || leaf.memory.storage == 0 || leaf.view == nullptr) return;
+  const bool module =
+      tag_.kind == EntryTag::Kind::kModule || tag_.kind == EntryTag::Kind::kModuleBackward;
+  style_.origins->Note({leaf.memory, leaf.view->shape, leaf.view->dtype},
+                       {memory_.name, LeafPath(), style_.step, module, statistics});
 }
 
 void Entry::Null() {
@@ -287,6 +370,7 @@ void Entry::CloseText() {
     text += flag_ < 0 ? "null" : flag_ == 1 ? "1" : "0";
   }
   text += memory_.extra;
+  body_size_ = text.size();
   if (!memory_.absent.empty()) {
     text += ", \"absent\": {";
     text += memory_.absent;
@@ -299,6 +383,7 @@ void Entry::Commit() {
   if (done_) return;
   CloseText();
   done_ = true;
+  if (style_.hold) SettleHeldFiles();
   owner_.Finish(*this, true);
 }
 

@@ -2,16 +2,18 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "collect/collector.h"
 #include "collect/leaf.h"
+#include "collect/tensor_store.h"
 
 namespace msprobe::collect {
 
-class TensorStore;
+class Origins;
 
 // Memory that entries use and give back, so that a call costs no allocations once the pool is warm.
 struct EntryMemory {
@@ -56,6 +58,12 @@ struct EntryStyle {
   bool input = true, output = true;  // parts that are written
   bool with_flag = false;            // nan_check: "is_nan" after the parts
   TensorStore* tensors = nullptr;    // nullptr: no files
+  bool background = false;           // files are queued; TakeFiles() says which
+  bool hold = false;                 // files are queued at Commit(), if the owner wants them
+  Origins* origins = nullptr;        // nullptr: "from" is neither written nor learned
+  bool from = false;                 // "from" is written
+  bool reuse = false;                // statistics of unchanged memory are used again
+  int64_t step = 0;
 };
 
 // A null in an entry's text that is filled later.
@@ -64,10 +72,24 @@ struct EntrySlot {
   std::string path;  // position, for file names and "absent"
 };
 
+// A tensor file of an entry that is not on disk yet.
+struct EntryFile {
+  TensorStore::Ticket ticket = 0;
+  std::string name;
+  std::string path;  // of the leaf, for "absent"
+  TensorCopy copy;   // while it is held
+};
+
+// The text of an entry without the members "data_name" for which `keep` says no. (A user's own text
+// cannot look like one: its quotes are escaped.)
+std::string WithoutFileNames(std::string_view text,
+                             const std::function<bool(std::string_view name)>& keep);
+
 class Entry;
 class EntryOwner {
  public:
   virtual ~EntryOwner() = default;
+  virtual bool WantsHeldFiles(const Entry& entry) = 0;  // its text is complete
   virtual void Finish(Entry& entry, bool commit) = 0;  // then the memory may be taken back
 };
 
@@ -101,6 +123,10 @@ class Entry final : public EntryBuilder {
   bool has_parts() const { return parts_ > 0; }
   uint64_t failed_leaves() const { return failed_leaves_; }
   bool non_finite_output() const { return flag_ == 1; }
+  bool non_finite() const { return non_finite_; }  // anywhere
+  std::vector<EntryFile> TakeFiles() { return std::move(files_); }
+  // Of the text: what comes before "absent" and the closing brace.
+  size_t body_size() const { return body_size_; }
   // Of a committed entry: the whole value. Of a fragment: the value, without braces.
   const std::string& text() const { return memory_.text; }
   std::string_view fragment_path() const { return memory_.path; }
@@ -118,6 +144,10 @@ class Entry final : public EntryBuilder {
   void NoteAbsent(Absent code, std::string_view reason);
   void CloseText();
   std::string SaveTensor(const TensorView& view);
+  std::string SaveLater(std::string stem, std::string path, const TensorView& view);
+  void SettleHeldFiles();
+  void MeasureTensor(const TensorLeaf& leaf, std::string_view data_name, bool whole);
+  void NoteOrigin(const TensorLeaf& leaf, const metrics::TensorStats* statistics);
 
   EntryOwner& owner_;
   EntryMemory memory_;
@@ -125,11 +155,15 @@ class Entry final : public EntryBuilder {
   EntryStyle style_;
   bool in_part_ = false, skipping_ = false, fragment_ = false, whole_ = false, done_ = false;
   bool output_part_ = false;
+  bool produces_ = false;  // leaves of this part are results of the call
   bool root_filled_ = false;
   uint32_t parts_ = 0;
   uint32_t dropped_depth_ = 0;  // containers open that have no place
   uint64_t failed_leaves_ = 0;
   std::vector<EntrySlot> slots_;
+  std::vector<EntryFile> files_;
+  size_t body_size_ = 0;
+  bool non_finite_ = false;
   int flag_ = -1;  // nan_check: -1 nothing could be looked at, else whether an output is not finite
 };
 

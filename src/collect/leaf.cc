@@ -127,7 +127,7 @@ void AppendAbsent(std::string& out, Absent code, std::string_view reason) {
 }
 
 NonFinite AppendTensorLeaf(std::string& out, const TensorLeaf& leaf, const LeafStyle& style,
-                           std::string_view data_name) {
+                           const LeafNotes& notes) {
   const bool xor_mode = style.statistics && style.summary == SummaryMode::kXor;
   out += "{\"type\": ";
   json::AppendString(out, leaf.type);
@@ -140,7 +140,11 @@ NonFinite AppendTensorLeaf(std::string& out, const TensorLeaf& leaf, const LeafS
     out += ", \"md5\": ";
     AppendXor(out, leaf.view);
   } else {
-    if (leaf.view != nullptr) stats = metrics::StatsOf(*leaf.view);
+    if (notes.known != nullptr)
+      stats = *notes.known;
+    else if (leaf.view != nullptr)
+      stats = metrics::StatsOf(*leaf.view);
+    if (notes.measured != nullptr) *notes.measured = stats;
     if (style.statistics) AppendStatistics(out, stats);
   }
   if (leaf.type != "numpy.ndarray") {  // arrays have no such thing (dump.md 11.3)
@@ -150,14 +154,23 @@ NonFinite AppendTensorLeaf(std::string& out, const TensorLeaf& leaf, const LeafS
     out += ", ";
     out += leaf.extra_json;
   }
-  if (!data_name.empty()) {
+  if (!notes.data_name.empty()) {
     out += ", \"data_name\": ";
-    json::AppendString(out, data_name);
+    json::AppendString(out, notes.data_name);
   }
   if (style.statistics &&
       (style.summary == SummaryMode::kMd5 || style.summary == SummaryMode::kHash64))
     AppendChecksum(out, style.summary, leaf.view);
   AppendNonFinite(out, stats);
+  if (style.hash && leaf.view != nullptr) {
+    fmt::format_to(std::back_inserter(out), ", \"hash64\": \"{:016x}\"",
+                   metrics::Hash64Of(*leaf.view));
+  }
+  if (notes.known != nullptr) out += ", \"reused\": true";
+  if (!notes.evidence.empty()) {
+    out += ", ";
+    out += notes.evidence;
+  }
   out += '}';
   return {leaf.view != nullptr && !xor_mode, stats.nan + stats.inf > 0};
 }

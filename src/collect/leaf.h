@@ -9,6 +9,7 @@
 
 #include "collect/collector.h"
 #include "config/collect_config.h"
+#include "metrics/tensor_stats.h"
 #include "tensor/view.h"
 
 namespace msprobe::collect {
@@ -19,6 +20,7 @@ void AppendAbsent(std::string& out, Absent code, std::string_view reason);
 struct LeafStyle {
   config::SummaryMode summary = config::SummaryMode::kStatistics;
   bool statistics = true;  // false (nan_check): neither statistics nor checksum
+  bool hash = false;       // "hash64" beside them (evidence full)
 };
 
 // What a tensor leaf says about non-finite elements; `known` is false when its memory could not be
@@ -28,11 +30,19 @@ struct NonFinite {
   bool any = false;
 };
 
-// Appends the leaf. `data_name` is empty when no file was written. Keys and their order:
+// What is known of a leaf beside the tensor itself.
+struct LeafNotes {
+  std::string_view data_name;                   // empty: no file was written
+  std::string_view evidence;                    // further members, at the very end, or empty
+  const metrics::TensorStats* known = nullptr;  // measured before: not measured again
+  metrics::TensorStats* measured = nullptr;     // out
+};
+
+// Appends the leaf. Keys and their order:
 // dump.md 11.3; after them "nan", "inf", "finite_max", "finite_min" when there are non-finite
-// elements (the latter two only when something is finite).
+// elements (the latter two only when something is finite), "hash64", and the evidence.
 NonFinite AppendTensorLeaf(std::string& out, const TensorLeaf& leaf, const LeafStyle& style,
-                           std::string_view data_name);
+                           const LeafNotes& notes);
 
 // `view` restricted by the `slice` items of the configuration (dump.md 9.5). The result's spans
 // point into `shape` and `strides`.

@@ -126,8 +126,9 @@ bool StepFiles::Journal(dump::RecordKind kind, std::string_view name, std::strin
   return false;
 }
 
-StepFiles::MemberId StepFiles::AppendEntry(std::string_view name, std::string_view value) {
-  if (!Journal(dump::RecordKind::kEntry, name, value)) ++not_journaled_;
+StepFiles::MemberId StepFiles::AppendEntry(std::string_view name, std::string_view value,
+                                           std::string_view journal_value) {
+  if (!Journal(dump::RecordKind::kEntry, name, journal_value)) ++not_journaled_;
   return dump_.Append(name, value);
 }
 
@@ -135,9 +136,10 @@ uint64_t StepFiles::lost_entries() const {
   return journal_.has_value() ? not_journaled_ : dump_.pending_members();
 }
 
-bool StepFiles::ReplaceEntry(MemberId member, std::string_view name, std::string_view value) {
+bool StepFiles::ReplaceEntry(MemberId member, std::string_view name, std::string_view value,
+                             std::string_view journal_value) {
   if (!dump_.Replace(member, name, value)) return false;
-  Journal(dump::RecordKind::kEntry, name, value);
+  Journal(dump::RecordKind::kEntry, name, journal_value);
   return true;
 }
 

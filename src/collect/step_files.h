@@ -54,8 +54,11 @@ class StepFiles {
   static Result<StepFiles> Create(const std::string& folder, const StepHeader& header,
                                   const JournalSpace& journal);
 
-  MemberId AppendEntry(std::string_view name, std::string_view value);
-  bool ReplaceEntry(MemberId member, std::string_view name, std::string_view value);
+  // `journal_value`: the same as far as it holds should the process die now.
+  MemberId AppendEntry(std::string_view name, std::string_view value,
+                       std::string_view journal_value);
+  bool ReplaceEntry(MemberId member, std::string_view name, std::string_view value,
+                    std::string_view journal_value);
   // A value that will change yet: kept for the case that the process dies, not written.
   void JournalEntry(std::string_view name, std::string_view value) {
     Journal(dump::RecordKind::kEntry, name, value);

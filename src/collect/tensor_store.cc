@@ -9,6 +9,8 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
+#include <new>
 
 #include "base/file.h"
 #include "formats/tensor_file.h"
@@ -17,6 +19,7 @@ namespace msprobe::collect {
 namespace {
 
 constexpr size_t kLongestStem = 200, kKeptHead = 110, kKeptTail = 60;
+constexpr size_t kSpare = 16, kLargestSpare = 16 << 20;  // buffers that wait for another use
 
 bool IsPlain(unsigned char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
@@ -83,6 +86,11 @@ std::string Escaped(std::string_view text) {
   return out;
 }
 
+uint64_t SizeOfFile(const std::string& path) {
+  struct stat info{};
+  return stat(path.c_str(), &info) == 0 ? static_cast<uint64_t>(info.st_size) : 0;
+}
+
 bool StartsUnit(const std::string& text, size_t at) {  // not inside a UTF-8 sequence or %XX
   if (at >= text.size()) return true;
   if ((static_cast<unsigned char>(text[at]) & 0xC0) == 0x80) return false;
@@ -132,7 +140,7 @@ std::string TensorStore::UniqueName(std::string_view text) {
   return number == 1 ? stem + ".pt" : fmt::format("{}~{}.pt", stem, number);
 }
 
-Status TensorStore::Write(const std::string& name, const TensorView& view) {
+Status TensorStore::Write(const std::string& dir, const std::string& name, const TensorView& view) {
   static std::atomic<uint64_t> serial{0};
   std::vector<std::byte> copy;
   Bytes data(view.data, static_cast<size_t>(view.num_elements()) * ItemSize(view.dtype));
@@ -142,44 +150,176 @@ Status TensorStore::Write(const std::string& name, const TensorView& view) {
     data = copy;
   }
   const std::string temporary =
-      JoinPath(dir_, fmt::format(".{}.{}.tmp", getpid(), serial.fetch_add(1)));
-  const std::string path = JoinPath(dir_, name);
+      JoinPath(dir, fmt::format(".{}.{}.tmp", getpid(), serial.fetch_add(1)));
+  const std::string path = JoinPath(dir, name);
   Status written = formats::WritePt(temporary, view.dtype, view.shape, false, data);
   if (written.ok() && rename(temporary.c_str(), path.c_str()) != 0)
     written = ErrnoError(errno, "rename", path);
-  if (!written.ok()) {
-    unlink(temporary.c_str());
-    return written;
+  if (!written.ok()) unlink(temporary.c_str());
+  return written;
+}
+
+void TensorStore::Failed(const Error& error) {
+  if (off_ || (error.code != ErrorCode::kNoSpace && error.code != ErrorCode::kNotFound &&
+               error.code != ErrorCode::kPermission && error.code != ErrorCode::kIo))
+    return;
+  off_ = true;
+  log_.Error(fmt::format("{}; no more tensors are saved in this step, statistics go on",
+                         error.ToString()));
+}
+
+Status TensorStore::Ready() {
+  if (off_) return Error(ErrorCode::kNoSpace, "writing of tensors has stopped");
+  if (made_) return {};
+  Status made = CreateDirectories(dir_);
+  if (!made.ok()) {
+    off_ = true;
+    log_.Error(fmt::format("{}; no more tensors are saved in this step, statistics go on",
+                           made.error().ToString()));
+    return made;
   }
-  struct stat info{};
-  if (stat(path.c_str(), &info) == 0) bytes_ += static_cast<uint64_t>(info.st_size);
+  made_ = true;
   return {};
 }
 
 Result<std::string> TensorStore::Save(std::string_view stem, const TensorView& view) {
   const std::lock_guard lock(mutex_);
-  if (off_) return Error(ErrorCode::kNoSpace, "writing of tensors has stopped");
-  if (!made_) {
-    Status made = CreateDirectories(dir_);
-    if (!made.ok()) {
-      off_ = true;
-      log_.Error(fmt::format("{}; no more tensors are saved in this step, statistics go on",
-                             made.error().ToString()));
-      return std::move(made).error();
-    }
-    made_ = true;
-  }
+  MSPROBE_TRY(Ready());
   std::string name = UniqueName(stem);
-  Status written = Write(name, view);
-  if (written.ok()) return name;
-  const ErrorCode code = written.error().code;
-  if (code == ErrorCode::kNoSpace || code == ErrorCode::kNotFound ||
-      code == ErrorCode::kPermission || code == ErrorCode::kIo) {
-    off_ = true;
-    log_.Error(fmt::format("{}; no more tensors are saved in this step, statistics go on",
-                           written.error().ToString()));
+  Status written = Write(dir_, name, view);
+  if (!written.ok()) {
+    Failed(written.error());
+    return std::move(written).error();
   }
-  return std::move(written).error();
+  bytes_ += SizeOfFile(JoinPath(dir_, name));
+  return name;
+}
+
+// ---- in the background
+// ---------------------------------------------------------------------------------------
+
+TensorStore::~TensorStore() {
+  {
+    const std::lock_guard lock(mutex_);
+    ending_ = true;
+  }
+  work_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+void TensorStore::AfterForkInChild() {
+  // The object of a thread that is not there can neither be joined nor destroyed.
+  if (thread_.joinable()) new (&thread_) std::thread();
+}
+
+Result<std::string> TensorStore::Name(std::string_view stem) {
+  const std::lock_guard lock(mutex_);
+  MSPROBE_TRY(Ready());
+  return UniqueName(stem);
+}
+
+TensorCopy TensorStore::Copy(const TensorView& view) {
+  TensorCopy copy;
+  copy.dtype = view.dtype;
+  copy.shape.assign(view.shape.begin(), view.shape.end());
+  const size_t bytes = static_cast<size_t>(view.num_elements()) * ItemSize(view.dtype);
+  {
+    // Fresh memory costs more than the copying, so that of files already written is used again.
+    const std::lock_guard lock(mutex_);
+    const auto fits = std::find_if(spare_.begin(), spare_.end(),
+                                   [&](const auto& s) { return s.capacity() >= bytes; });
+    if (fits != spare_.end()) {
+      copy.bytes = std::move(*fits);
+      spare_.erase(fits);
+    }
+  }
+  copy.bytes.resize(bytes);
+  CopyContiguous(view, copy.bytes.data());
+  return copy;
+}
+
+void TensorStore::Recycle(TensorCopy copy) {
+  const std::lock_guard lock(mutex_);
+  if (spare_.size() < kSpare && copy.bytes.capacity() <= kLargestSpare)
+    spare_.push_back(std::move(copy.bytes));
+}
+
+TensorStore::Ticket TensorStore::QueueCopy(std::string name, TensorCopy copy) {
+  std::unique_lock lock(mutex_);
+  const size_t bytes = copy.bytes.size();
+  progress_.wait(
+      lock, [&] { return patient_ || queue_.empty() || queued_bytes_ + bytes <= kQueueBytes; });
+  if (!thread_.joinable()) thread_ = std::thread(&TensorStore::Run, this);
+  queue_.push_back({std::move(name), std::move(copy)});
+  queued_bytes_ += bytes;
+  const Ticket ticket = ++last_;
+  lock.unlock();
+  work_.notify_one();
+  return ticket;
+}
+
+Result<TensorStore::Queued> TensorStore::Queue(std::string_view stem, const TensorView& view) {
+  MSPROBE_ASSIGN(std::string name, Name(stem));
+  const Ticket ticket = QueueCopy(name, Copy(view));
+  return Queued{std::move(name), ticket};
+}
+
+void TensorStore::Run() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    work_.wait(lock, [&] { return ending_ || !queue_.empty(); });
+    if (queue_.empty()) return;
+    Job& job = queue_.front();
+    Status written =
+        off_ ? Status(Error(ErrorCode::kNoSpace, "writing of tensors has stopped")) : Status();
+    if (!off_) {
+      const std::string dir = dir_;
+      lock.unlock();
+      TensorView view;
+      view.data = job.copy.bytes.data();
+      view.dtype = job.copy.dtype;
+      view.shape = job.copy.shape;
+      written = Write(dir, job.name, view);
+      const uint64_t size = written.ok() ? SizeOfFile(JoinPath(dir, job.name)) : 0;
+      lock.lock();
+      bytes_ += size;
+    }
+    ++finished_;
+    if (!written.ok()) {
+      Failed(written.error());
+      failures_.emplace(finished_, std::move(written).error());
+    }
+    queued_bytes_ -= job.copy.bytes.size();
+    if (spare_.size() < kSpare && job.copy.bytes.capacity() <= kLargestSpare)
+      spare_.push_back(std::move(job.copy.bytes));
+    queue_.pop_front();
+    progress_.notify_all();
+  }
+}
+
+TensorStore::Ticket TensorStore::finished() const {
+  const std::lock_guard lock(mutex_);
+  return finished_;
+}
+
+std::optional<Error> TensorStore::TakeFailure(Ticket ticket) {
+  const std::lock_guard lock(mutex_);
+  const auto it = failures_.find(ticket);
+  if (it == failures_.end()) return std::nullopt;
+  std::optional<Error> error = std::move(it->second);
+  failures_.erase(it);
+  return error;
+}
+
+void TensorStore::Drain() {
+  std::unique_lock lock(mutex_);
+  progress_.wait(lock, [&] { return queue_.empty(); });
+}
+
+bool TensorStore::DrainFor(double seconds) {
+  std::unique_lock lock(mutex_);
+  return progress_.wait_for(lock, std::chrono::duration<double>(seconds),
+                            [&] { return queue_.empty(); });
 }
 
 }  // namespace msprobe::collect

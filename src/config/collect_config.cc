@@ -34,6 +34,9 @@ constexpr string_view kTopKeys[] = {"task",
                                     "strict",
                                     "compiled",
                                     "reuse",
+                                    "evidence",
+                                    "backward_layout",
+                                    "device_statistics",
                                     "statistics",
                                     "tensor",
                                     "structure",
@@ -110,6 +113,9 @@ class ConfigReader {
   }
 
  private:
+  bool Checks() const {
+    return config_.task == Task::kNanCheck || config_.task == Task::kOverflowCheck;
+  }
   const JsonSource* Source() const { return source_ ? &*source_ : nullptr; }
 
   Status Open(const std::string& path) {
@@ -173,7 +179,7 @@ class ConfigReader {
                       LevelName(config_.level)));
       config_.level = Level::kMix;
     }
-    if (config_.task == Task::kNanCheck && config_.level == Level::kDebug) {
+    if (Checks() && config_.level == Level::kDebug) {
       problems_.Add(top.At("level").Problem(
           fmt::format("the level \"debug\" does not go with the task \"{}\"", section_name_),
           "expected \"L0\", \"L1\" or \"mix\""));
@@ -245,6 +251,10 @@ class ConfigReader {
     top.Bool("strict", config_.strict);
     top.Choice<bool>("compiled", kCompiledWords, config_.compiled_as_leaf);
     top.Choice<bool>("reuse", kReuseWords, config_.reuse_statistics);
+    top.Choice<Evidence>("evidence", kEvidenceWords, config_.evidence);
+    top.Choice<BackwardLayout>("backward_layout", kBackwardLayoutWords, config_.backward_layout);
+    top.Choice<DeviceStatistics>("device_statistics", kDeviceStatisticsWords,
+                                 config_.device_statistics);
   }
 
   // ---- the section of the task
@@ -325,7 +335,7 @@ class ConfigReader {
     config_.backward = has("backward") || !has("forward");
     config_.input = has("input") || !has("output");
     config_.output = has("output") || !has("input");
-    if (config_.task == Task::kNanCheck && !config_.output) {
+    if (Checks() && !config_.output) {
       problems_.Add(section.At("data_mode")
                         .Problem("\"input\" without \"output\" leaves nothing to check",
                                  "expected \"output\" too"));

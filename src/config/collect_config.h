@@ -13,11 +13,20 @@
 
 namespace msprobe::config {
 
-enum class Task : uint8_t { kStatistics, kTensor, kStructure, kNanCheck };
+enum class Task : uint8_t { kStatistics, kTensor, kStructure, kNanCheck, kOverflowCheck };
 enum class Level : uint8_t { kL0, kL1, kMix, kDebug };
 enum class SummaryMode : uint8_t { kStatistics, kMd5, kXor, kHash64 };
 enum class RiskLevel : uint8_t { kCore, kFocus, kAll, kEvery };
 enum class Overwrite : uint8_t { kKeep, kReplace, kRefuse };
+// Extra members of entries for fault-finding: none; what costs next to nothing; also what reads all
+// memory once more.
+enum class Evidence : uint8_t { kNone, kLight, kFull };
+// Whose gradients the backward of an API holds: of the graph node that made the first output
+// (dump.md 6.6), or one per argument and per output.
+enum class BackwardLayout : uint8_t { kNode, kArguments };
+// Where statistics of accelerator tensors are computed: there, or here from a copy. kForce: there
+// also for tensors in host memory (for tests).
+enum class DeviceStatistics : uint8_t { kDevice, kHost, kForce };
 
 std::string_view TaskName(Task t);
 std::string_view LevelName(Level l);
@@ -58,13 +67,16 @@ struct CollectConfig {
       bench_path;         // of an md5 dump to compare with while collecting (dump.md 19.2)
   int64_t diff_nums = 1;  // stop after that many differences; -1: never
   int64_t overflow_nums =
-      -1;  // kNanCheck: stop after that many; -1: never (1 when the task is "overflow_check")
+      -1;  // of the checks: stop after that many; -1: never (1 when the task is "overflow_check")
   // ours
   int64_t buffer_size = 4 << 20;  // bytes, 64 KiB … 1 GiB
   Overwrite overwrite = Overwrite::kKeep;
   bool strict = false;
   bool compiled_as_leaf = false;  // compiled "leaf" instead of "eager" (decisions.md 54)
   bool reuse_statistics = false;  // reuse "version" instead of "off" (decisions.md 55)
+  Evidence evidence = Evidence::kLight;
+  BackwardLayout backward_layout = BackwardLayout::kNode;
+  DeviceStatistics device_statistics = DeviceStatistics::kDevice;
   // Notes on keys that nobody knows, to be repeated at stop (decisions.md 12).
   std::vector<std::string> unknown_keys;
 };

@@ -63,7 +63,7 @@ TEST_F(CollectConfigTest, AFileOfAnOlderRelease) {
   arguments.config_path = Data("older_release.json");
   const auto c = ReadCollectConfig(arguments, log_);
   ASSERT_TRUE(c.ok()) << c.error().ToString();
-  EXPECT_EQ(c->task, Task::kNanCheck);
+  EXPECT_EQ(c->task, Task::kOverflowCheck);
   EXPECT_EQ(c->level, Level::kL0);
   EXPECT_THAT(c->ranks, ElementsAre(0, 2, 3, 4));
   EXPECT_THAT(c->steps, ElementsAre(3, 10, 11, 12));
@@ -93,6 +93,9 @@ TEST_F(CollectConfigTest, EveryKey) {
   EXPECT_TRUE(c->strict);
   EXPECT_TRUE(c->compiled_as_leaf);
   EXPECT_TRUE(c->reuse_statistics);
+  EXPECT_EQ(c->evidence, Evidence::kFull);
+  EXPECT_EQ(c->backward_layout, BackwardLayout::kArguments);
+  EXPECT_EQ(c->device_statistics, DeviceStatistics::kForce);
   EXPECT_THAT(c->scope, ElementsAre("Module.encoder.Linear.forward.0", "Torch.matmul.3.backward"));
   EXPECT_THAT(c->list, ElementsAre("relu", "Module.decoder"));
   EXPECT_FALSE(c->data_mode_all);
@@ -347,6 +350,15 @@ TEST_F(CollectConfigTest, KeysOfOurOwn) {
             ":2:1 compiled: the value \"graph\" is not known; expected \"eager\" or \"leaf\"");
   EXPECT_EQ(KeyError("\"reuse\": true"),
             ":2:1 reuse: the value true is a boolean; expected \"off\" or \"version\"");
+  EXPECT_EQ(
+      KeyError("\"evidence\": \"all\""),
+      ":2:1 evidence: the value \"all\" is not known; expected \"none\", \"light\" or \"full\"");
+  EXPECT_EQ(KeyError("\"backward_layout\": 1"),
+            ":2:1 backward_layout: the value 1 is an integer; expected \"node\" or \"arguments\"");
+  EXPECT_EQ(
+      KeyError("\"device_statistics\": \"cpu\""),
+      ":2:1 device_statistics: the value \"cpu\" is not known; expected \"device\", \"host\" or "
+      "\"force\"");
 }
 
 // decisions.md 12.

@@ -11,7 +11,7 @@ namespace msprobe::config {
 inline constexpr std::pair<std::string_view, Task> kTaskWords[] = {
     {"statistics", Task::kStatistics},   {"tensor", Task::kTensor},
     {"structure", Task::kStructure},     {"nan_check", Task::kNanCheck},
-    {"overflow_check", Task::kNanCheck},  // the older name and section
+    {"overflow_check", Task::kOverflowCheck},
 };
 inline constexpr std::pair<std::string_view, Level> kLevelWords[] = {
     {"L0", Level::kL0}, {"L1", Level::kL1}, {"mix", Level::kMix}, {"debug", Level::kDebug}};
@@ -33,6 +33,15 @@ inline constexpr std::pair<std::string_view, bool> kCompiledWords[] = {{"eager",
                                                                        {"leaf", true}};
 inline constexpr std::pair<std::string_view, bool> kReuseWords[] = {{"off", false},
                                                                     {"version", true}};
+
+inline constexpr std::pair<std::string_view, Evidence> kEvidenceWords[] = {
+    {"none", Evidence::kNone}, {"light", Evidence::kLight}, {"full", Evidence::kFull}};
+inline constexpr std::pair<std::string_view, BackwardLayout> kBackwardLayoutWords[] = {
+    {"node", BackwardLayout::kNode}, {"arguments", BackwardLayout::kArguments}};
+inline constexpr std::pair<std::string_view, DeviceStatistics> kDeviceStatisticsWords[] = {
+    {"device", DeviceStatistics::kDevice},
+    {"host", DeviceStatistics::kHost},
+    {"force", DeviceStatistics::kForce}};
 
 template <class Enum, size_t N>
 std::string_view WordOf(const std::pair<std::string_view, Enum> (&words)[N], Enum value) {
