@@ -15,9 +15,13 @@
 #include <tuple>
 #include <vector>
 
+#include "app/precision_app.h"
+#include "base/log.h"
 #include "base/time.h"
 #include "bindings/errors.h"
 #include "bindings/module.h"
+#include "dump/reader.h"
+#include "json/json.h"
 #include "precheck/judge.h"
 #include "precheck/q_rules.h"
 #include "precheck/random_fill.h"
@@ -236,40 +240,159 @@ void BindWriter(nb::module_& m) {
                            "accuracy_checking_details_*.csv and …_result_*.csv while they grow.")
       .def_static(
           "create",
-          [](const std::string& dir, bool old_standard, int digits, bool english) {
-            return TakeWriter(ResultWriter::Create(dir, UnixSeconds(),
-                                                   {StandardOf(old_standard), {digits}, english}));
+          [](const std::string& dir, bool old_standard, int digits, bool english, bool baseline) {
+            return TakeWriter(ResultWriter::Create(
+                dir, UnixSeconds(), {StandardOf(old_standard), {digits}, english, baseline}));
           },
           nb::arg("dir"), nb::arg("old_standard"), nb::arg("digits") = -1,
-          nb::arg("english") = false, "New files with headers. Raises PrecheckError.")
+          nb::arg("english") = false, nb::arg("baseline") = false,
+          "New files with headers. Raises PrecheckError.")
       .def_static(
           "resume",
-          [](const std::string& result_csv, bool retry_skips, bool old_standard, int digits) {
-            return TakeWriter(ResultWriter::Resume(result_csv, retry_skips,
-                                                   {StandardOf(old_standard), {digits}, false}));
+          [](const std::string& result_csv, bool retry_skips, bool old_standard, int digits,
+             bool baseline) {
+            return TakeWriter(ResultWriter::Resume(
+                result_csv, retry_skips, {StandardOf(old_standard), {digits}, false, baseline}));
           },
           nb::arg("result_csv"), nb::arg("retry_skips"), nb::arg("old_standard"),
-          nb::arg("digits") = -1, "Go on with files of an earlier run. Raises PrecheckError.")
+          nb::arg("digits") = -1, nb::arg("baseline") = false,
+          "Go on with files of an earlier run. Raises PrecheckError.")
       .def(
           "append",
           [](ResultWriter& w, std::string name, const std::string& forward,
-             const std::string& backward, std::string message,
-             const std::vector<DetailsRow>& rows) {
-            const auto status = w.Append({std::move(name), StatusNamed(forward),
-                                          StatusNamed(backward), std::move(message), rows});
+             const std::string& backward, std::string message, const std::vector<DetailsRow>& rows,
+             const std::vector<DetailsRow>& baseline_rows) {
+            const auto status =
+                w.Append({std::move(name), StatusNamed(forward), StatusNamed(backward),
+                          std::move(message), rows, baseline_rows});
             if (!status.ok()) RaiseError(status.error(), "PrecheckError");
           },
           nb::arg("name"), nb::arg("forward"), nb::arg("backward"), nb::arg("message"),
-          nb::arg("rows"))
+          nb::arg("rows"), nb::arg("baseline_rows") = std::vector<DetailsRow>())
       .def_prop_ro("done", [](const ResultWriter& w) { return w.done(); })
       .def_prop_ro("result_path", [](const ResultWriter& w) { return w.result_path(); })
       .def_prop_ro("details_path", [](const ResultWriter& w) { return w.details_path(); })
+      .def_prop_ro("baseline_path", [](const ResultWriter& w) { return w.baseline_path(); })
       .def_prop_ro("stamp", [](const ResultWriter& w) { return w.stamp(); });
+}
+
+nb::object ObjectOf(const json::Value& value) {
+  using Type = json::Value::Type;
+  switch (value.type()) {
+    case Type::kNull:
+      return nb::none();
+    case Type::kBool:
+      return nb::bool_(value.as_bool());
+    case Type::kInt:
+      return nb::int_(value.as_int());
+    case Type::kBigInt: {
+      const std::string digits(value.as_string());
+      return nb::steal(PyLong_FromString(digits.c_str(), nullptr, 10));
+    }
+    case Type::kDouble:
+      return nb::float_(value.as_double());
+    case Type::kString: {
+      const std::string_view text = value.as_string();
+      return nb::str(text.data(), text.size());
+    }
+    case Type::kArray: {
+      nb::list out;
+      for (const json::Value& item : value) out.append(ObjectOf(item));
+      return out;
+    }
+    case Type::kObject: {
+      nb::dict out;
+      for (auto* m = value.members_begin(); m != value.members_end(); ++m)
+        out[nb::str(m->key.data(), m->key.size())] = ObjectOf(m->value);
+      return out;
+    }
+  }
+  return nb::none();
+}
+
+// What a replay needs of a dump.json, complete or torn, with what its journal adds.
+nb::dict ReadDumpFile(const std::string& path) {
+  nb::dict data;
+  const auto info = dump::ReadDump(path, [&](std::string_view name, const json::Value& value) {
+    data[nb::str(name.data(), name.size())] = ObjectOf(value);
+    return true;
+  });
+  if (!info.ok()) RaiseError(info.error(), "PrecheckError");
+  nb::dict out;
+  out["data"] = data;
+  out["has_data"] = info->header.has_data;
+  out["framework"] = info->header.framework;
+  out["has_data_files"] =
+      info->header.dump_data_dir.has_value() && !info->header.dump_data_dir->empty();
+  out["tear"] = info->tear ? nb::object(nb::str(info->tear->ToString().c_str())) : nb::none();
+  out["journal_entries"] = info->journal_entries;
+  return out;
+}
+
+class MessageLog final : public LogSink {
+ public:
+  void Log(LogLevel level, std::string_view message) override {
+    if (level >= LogLevel::kWarning) messages.emplace_back(message);
+  }
+  std::vector<std::string> messages;
+};
+
+struct FinalOptions {
+  bool old_standard, base_rules, english;
+  int digits;
+};
+
+// The final verdict of two details files: what to print, and the messages of the comparison.
+nb::dict FinalVerdict(const std::string& npu, const std::string& gpu, const std::string& dir,
+                      const FinalOptions& given) {
+  app::PrecisionOptions options;
+  options.npu_csv = npu;
+  options.gpu_csv = gpu;
+  options.output_dir = dir;
+  options.standard = StandardOf(given.old_standard);
+  options.rules = given.base_rules ? precheck::Rules::kBase : precheck::Rules::kDefault;
+  options.format.digits = given.digits;
+  options.english = given.english;
+  options.command = "api_precision_compare";
+  MessageLog log;
+  const auto run = [&] {
+    const nb::gil_scoped_release release;
+    return app::ComparePrecision(options, {log, NullProgress()});
+  }();
+  if (!run.ok()) RaiseError(run.error(), "PrecheckError");
+  nb::dict out;
+  out["answer"] = app::PrecisionAnswer(*run);
+  out["closing"] = app::PrecisionClosingLine(*run);
+  out["reports"] = std::vector<std::string>{run->details_path, run->result_path, run->summary_path};
+  out["messages"] = log.messages;
+  app::StatusCounts both = run->forward;
+  both.Add(run->backward);
+  out["error"] = both.error;
+  out["warning"] = both.warning;
+  out["skip"] = both.skip;
+  return out;
+}
+
+void BindFiles(nb::module_& m) {
+  m.def("precheck_read_dump", &ReadDumpFile, nb::arg("path"),
+        "Entries of a dump.json in file order, of a torn one those that are complete, then those "
+        "of its journal. Raises PrecheckError.");
+  m.def(
+      "precheck_final",
+      [](const std::string& npu, const std::string& gpu, const std::string& dir, bool old_standard,
+         bool base_rules, int digits, bool english) {
+        return FinalVerdict(npu, gpu, dir, {old_standard, base_rules, english, digits});
+      },
+      nb::arg("npu"), nb::arg("gpu"), nb::arg("dir"), nb::arg("old_standard"),
+      nb::arg("base_rules"), nb::arg("digits") = -1, nb::arg("english") = false,
+      "Judge the details of one device by those of another and write the final files. Raises "
+      "PrecheckError.");
 }
 
 }  // namespace
 
 void RegisterPrecheck(nb::module_& m) {
+  BindFiles(m);
   BindRow(m);
   BindJudge(m);
   BindFill(m);

@@ -325,6 +325,16 @@ def round_cosine(x: float) -> float:
 def active_target() -> str:
     """Return the name of the vector instruction set in use."""
 
+def precheck_read_dump(path: str) -> dict[str, Any]:
+    """
+    Entries of a dump.json in file order, of a torn one those that are complete, then those of its journal. Raises PrecheckError.
+    """
+
+def precheck_final(npu: str, gpu: str, dir: str, old_standard: bool, base_rules: bool, digits: int = -1, english: bool = False) -> dict[str, Any]:
+    """
+    Judge the details of one device by those of another and write the final files. Raises PrecheckError.
+    """
+
 class PrecheckRow:
     """One line of accuracy_checking_details_*.csv."""
 
@@ -388,14 +398,14 @@ class PrecheckWriter:
     """accuracy_checking_details_*.csv and …_result_*.csv while they grow."""
 
     @staticmethod
-    def create(dir: str, old_standard: bool, digits: int = -1, english: bool = False) -> PrecheckWriter:
+    def create(dir: str, old_standard: bool, digits: int = -1, english: bool = False, baseline: bool = False) -> PrecheckWriter:
         """New files with headers. Raises PrecheckError."""
 
     @staticmethod
-    def resume(result_csv: str, retry_skips: bool, old_standard: bool, digits: int = -1) -> PrecheckWriter:
+    def resume(result_csv: str, retry_skips: bool, old_standard: bool, digits: int = -1, baseline: bool = False) -> PrecheckWriter:
         """Go on with files of an earlier run. Raises PrecheckError."""
 
-    def append(self, name: str, forward: str, backward: str, message: str, rows: Sequence[PrecheckRow]) -> None: ...
+    def append(self, name: str, forward: str, backward: str, message: str, rows: Sequence[PrecheckRow], baseline_rows: Sequence[PrecheckRow] = []) -> None: ...
 
     @property
     def done(self) -> list[str]: ...
@@ -405,6 +415,9 @@ class PrecheckWriter:
 
     @property
     def details_path(self) -> str: ...
+
+    @property
+    def baseline_path(self) -> str: ...
 
     @property
     def stamp(self) -> str: ...

@@ -40,6 +40,8 @@ std::string ToJson(const PrecheckOptions& o) {
   boolean("fail_on_skip", o.fail_on_skip);
   string("reference", o.reference);
   string("candidate", o.candidate);
+  string("baseline", o.baseline);
+  string("reproduce", o.reproduce);
   boolean("english", o.english);
   boolean("retry_skips", o.retry_skips);
   boolean("tf32", o.tf32);

@@ -24,6 +24,8 @@ struct PrecheckOptions {
   precheck::NumberFormat format;
   bool fail_on_error = false, fail_on_warning = false, fail_on_skip = false;
   std::string reference = "auto", candidate;
+  std::string baseline;   // none, cpu, a details file, or empty: what the spelling has
+  std::string reproduce;  // the call to write a stand-alone script for, instead of a run
   bool english = false, retry_skips = false, tf32 = false;
   bool quiet = false, verbose = false, debug = false;
   std::vector<std::pair<std::string, std::string>> echo;

@@ -1,5 +1,3 @@
-#include "cli/main.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -8,6 +6,7 @@
 #include <string_view>
 
 #include "cli/compare_command.h"
+#include "cli/main.h"
 #include "cli/merge_command.h"
 #include "cli/names.h"
 #include "cli/overflow_command.h"
@@ -37,6 +36,8 @@ Commands:
   acc_check              replay every recorded API and compare it with a reference in higher precision (older: run_ut)
   multi_acc_check        the same in several processes (older: multi_run_ut)
   api_precision_compare  final verdict of the pre-check: two details files of it, one per device, against each other
+  run_overflow_check     name the recorded APIs that overflow on the device but not on the CPU, or the other way round
+  op_generate            write a stand-alone script that replays one recorded API
 
 Other:
   --version              version of this program
@@ -46,9 +47,12 @@ Exit status: 0 done, 1 failed or done in part, 2 refused before any work, 3 --fa
 )";
 
 const std::vector<std::string>& Commands() {
-  static const std::vector<std::string> commands = {
-      "compare", "api_precision_compare", "merge_result", "overflow_check", "nan_analyze",
-      "run_ut",  "multi_run_ut",          "acc_check",    "multi_acc_check"};
+  static const std::vector<std::string> commands = {"compare",         "api_precision_compare",
+                                                    "merge_result",    "overflow_check",
+                                                    "nan_analyze",     "run_ut",
+                                                    "multi_run_ut",    "acc_check",
+                                                    "multi_acc_check", "run_overflow_check",
+                                                    "op_generate"};
   return commands;
 }
 

@@ -1,11 +1,10 @@
-#include "cli/names.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
 
 #include "base/text.h"
+#include "cli/names.h"
 
 namespace msprobe::cli {
 namespace {
@@ -21,8 +20,8 @@ constexpr std::array kAliases = {
     Alias{"-npu", "--npu_csv_path"},       Alias{"-gpu", "--gpu_csv_path"},
 };
 
-constexpr std::array<std::string_view, 6> kPlannedCommands = {
-    "run_overflow_check", "graph_visualize", "op_generate", "parse", "config_check", "inspect"};
+constexpr std::array<std::string_view, 4> kPlannedCommands = {"graph_visualize", "parse",
+                                                              "config_check", "inspect"};
 
 constexpr std::array<std::string_view, 7> kPlannedOptions = {
     "--consistent_check", "--backend", "--rank", "--step", "--html", "--engine", "--ray-address"};

@@ -12,6 +12,8 @@ constexpr const char* kInputs = "What runs";
 constexpr const char* kDevice = "Device";
 constexpr const char* kVerdicts = "Verdicts and exit status";
 constexpr const char* kReport = "Report";
+constexpr std::string_view kOverflowCommand = "run_overflow_check";
+constexpr std::string_view kGenerateCommand = "op_generate";
 
 void AddCommon(CLI::App& app, PrecheckArgs& out) {
   app.add_option("--api_info_file", out.api_info, "dump.json to replay")
@@ -51,6 +53,13 @@ void AddCommon(CLI::App& app, PrecheckArgs& out) {
                  "call")
       ->type_name("MODULE:FUNCTION")
       ->group(kInputs);
+  if (!out.multi) {
+    app.add_option("--reproduce", out.reproduce,
+                   "write a stand-alone script and its data for the call NAME (Torch.matmul.0) "
+                   "instead of a run")
+        ->type_name("NAME")
+        ->group(kInputs);
+  }
 }
 
 void AddDevice(CLI::App& app, PrecheckArgs& out) {
@@ -69,6 +78,12 @@ void AddDevice(CLI::App& app, PrecheckArgs& out) {
   app.add_option("--reference", out.reference,
                  "auto: one step above the recorded precision; f64: always float64")
       ->type_name("auto|f64")
+      ->group(kDevice);
+  app.add_option("--baseline", out.baseline,
+                 "final verdict in the same run against the CPU in the recorded dtypes (cpu) or "
+                 "another machine's accuracy_checking_details_*.csv; cpu on NPU and CUDA with the "
+                 "new spelling, else none, when left out")
+      ->type_name("none|cpu|FILE")
       ->group(kDevice);
   app.add_flag("--tf32", out.tf32, "CUDA: allow TF32 and reduced-precision sums")->group(kDevice);
 }
@@ -100,8 +115,57 @@ void AddVerdicts(CLI::App& app, PrecheckArgs& out) {
   app.add_flag("--english", out.english, "English column titles")->group(kReport);
 }
 
+void AddDeviceKind(CLI::App& app, PrecheckArgs& out) {
+  app.add_option("--device", out.device_kind,
+                 "npu, cuda, cpu or auto; NPU, then CUDA, when left out")
+      ->type_name("KIND")
+      ->group(kDevice);
+}
+
+void AddOverflowOptions(CLI::App& app, PrecheckArgs& out) {
+  app.add_option("--api_info_file", out.api_info, "dump.json to replay")
+      ->type_name("FILE")
+      ->group(kCommon);
+  app.add_option("--seed", out.seed, "of random inputs; 1234 when left out")
+      ->type_name("N")
+      ->group(kCommon);
+  app.add_option("--candidate", out.candidate,
+                 "function(full_name, real, args, kwargs) called in place of every device call")
+      ->type_name("MODULE:FUNCTION")
+      ->group(kCommon);
+  AddDeviceKind(app, out);
+  app.add_option("-d,--device_id", out.device_ids, "device number")
+      ->type_name("ID")
+      ->default_str("0")
+      ->group(kDevice);
+  app.add_flag("-j,--jit_compile", out.jit_compile, "NPU: compile operators just in time")
+      ->group(kDevice);
+  app.add_option("--fail-on", out.fail_on, "end with status 3 on error (abnormal overflow)")
+      ->type_name("VERDICT")
+      ->group(kVerdicts);
+}
+
+void AddGenerateOptions(CLI::App& app, PrecheckArgs& out) {
+  app.add_option("-i,--config_path", out.config_path,
+                 "config.json with dump_json_path, api_name, extract_api_path, propagation, "
+                 "data_mode, random_seed and iter_times")
+      ->type_name("FILE")
+      ->group(kCommon);
+  app.add_option("-o,--out_path", out.output_dir, "existing folder of the script")
+      ->type_name("DIR")
+      ->group(kCommon);
+}
+
 void AddOptions(CLI::App& app, PrecheckArgs& out) {
   SetUp(app);
+  if (out.command == kOverflowCommand) {
+    AddOverflowOptions(app, out);
+    return AddTerminalFlags(app, out.terminal);
+  }
+  if (out.command == kGenerateCommand) {
+    AddGenerateOptions(app, out);
+    return AddTerminalFlags(app, out.terminal);
+  }
   AddCommon(app, out);
   AddDevice(app, out);
   AddVerdicts(app, out);
@@ -116,8 +180,14 @@ std::vector<Error> ParsePrecheckArgs(std::span<const std::string> arguments, Pre
   std::vector<Error> problems = CheckArguments(app, arguments);
   if (problems.empty()) problems = Parse(app, arguments);
   if (!problems.empty() || out.terminal.help || out.explain_rules) return problems;
-  if (out.api_info.empty())
+  if (out.command == kGenerateCommand) {
+    if (out.config_path.empty())
+      problems.push_back(MissingOption("-i", "give the config.json that names the API"));
+    if (out.output_dir.empty())
+      problems.push_back(MissingOption("-o", "give an existing folder for the script"));
+  } else if (out.api_info.empty()) {
     problems.push_back(MissingOption("-api_info", "give the dump.json to replay"));
+  }
   out.echo = Echo(app);
   return problems;
 }
@@ -125,8 +195,26 @@ std::vector<Error> ParsePrecheckArgs(std::span<const std::string> arguments, Pre
 std::string PrecheckHelp(const PrecheckArgs& args) {
   PrecheckArgs unused;
   unused.multi = args.multi;
+  unused.command = args.command;
   CLI::App app;
   AddOptions(app, unused);
+  const std::string_view spelling = args.face == app::Face::kOld ? "-f pytorch " : "";
+  if (args.command == kOverflowCommand) {
+    return fmt::format(
+               "Replay every API of a dump on a device and on the CPU, and name those that "
+               "overflow "
+               "on one of them only.\n\n"
+               "Usage: msprobe {}{} -api_info dump.json [options]\n\n",
+               spelling, args.command) +
+           OptionHelp(app, kCommon);
+  }
+  if (args.command == kGenerateCommand) {
+    return fmt::format(
+               "Write a Python script that replays one API of a dump and needs only torch.\n\n"
+               "Usage: msprobe {}{} -i config.json -o DIR\n\n",
+               spelling, args.command) +
+           OptionHelp(app, kCommon);
+  }
   return fmt::format(
              "Replay every API of a dump on a device and on the CPU in higher precision, and judge "
              "the difference.\n\n"
@@ -135,7 +223,7 @@ std::string PrecheckHelp(const PrecheckArgs& args) {
              "accuracy_checking_details_*.csv "
              "(a line per output),\n"
              "and beside them …_summary_*.json and …_meta_*.json.\n\n",
-             args.face == app::Face::kOld ? "-f pytorch " : "", args.command) +
+             spelling, args.command) +
          OptionHelp(app, kCommon) +
          "Exit status: 0 done whatever the verdicts, 1 failed or done in part, 2 refused before "
          "any "

@@ -1,4 +1,4 @@
-// Arguments of run_ut, acc_check and their multi forms.
+// Arguments of run_ut, acc_check and their multi forms, of run_overflow_check and of op_generate.
 #pragma once
 
 #include <span>
@@ -23,7 +23,7 @@ struct PrecheckArgs {
   std::vector<std::string> device_ids;
   std::string num_splits = "8";
   std::string standard, rules = "default", digits, fail_on;
-  std::string seed, reference = "auto", candidate, timeout;
+  std::string seed, reference = "auto", candidate, timeout, baseline, reproduce;
   bool explain_rules = false, english = false, retry_skips = false, tf32 = false;
   std::vector<std::pair<std::string, std::string>> echo;
 };

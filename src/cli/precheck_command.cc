@@ -20,8 +20,8 @@
 namespace msprobe::cli {
 namespace {
 
-constexpr std::array<std::string_view, 4> kCommands = {"run_ut", "multi_run_ut", "acc_check",
-                                                       "multi_acc_check"};
+constexpr std::array<std::string_view, 6> kCommands = {
+    "run_ut", "multi_run_ut", "acc_check", "multi_acc_check", "run_overflow_check", "op_generate"};
 
 class Problems {
  public:
@@ -99,6 +99,16 @@ void CheckResume(const PrecheckArgs& args, Problems& problems) {
                  "both files of the earlier run are needed");
 }
 
+// On the CPU a baseline of the same CPU says nothing, unless a candidate stands in for the device
+// (precheck.md 19.4).
+void CheckBaseline(const PrecheckArgs& args, Problems& problems) {
+  if (args.baseline.empty() || args.baseline == "none") return;
+  if (args.baseline != "cpu") return problems.File("--baseline", args.baseline, ".csv");
+  if (args.device_kind == "cpu" && args.candidate.empty())
+    problems.Add("--baseline", "cpu would compare the CPU with itself",
+                 "give --candidate, another --device or a details file of another machine");
+}
+
 app::PrecheckOptions Check(const PrecheckArgs& args, std::vector<Error>& errors) {
   Problems problems(errors);
   constexpr std::array<std::string_view, 2> kReferences = {"auto", "f64"};
@@ -122,8 +132,15 @@ app::PrecheckOptions Check(const PrecheckArgs& args, std::vector<Error>& errors)
       (colon == std::string::npos || colon == 0 || colon + 1 == args.candidate.size()))
     problems.Add("--candidate", fmt::format("has no value '{}'", args.candidate),
                  "MODULE:FUNCTION");
+  if (args.command == "op_generate") {
+    problems.File("-i", args.config_path, ".json");
+    if (!IsDirectory(args.output_dir))
+      problems.Add("-o", fmt::format("'{}' is no folder", args.output_dir), "make it first");
+    return out;
+  }
   problems.File("-api_info", args.api_info, ".json");
   if (!args.config_path.empty()) problems.File("-config", args.config_path, ".json");
+  CheckBaseline(args, problems);
   CheckResume(args, problems);
   if (args.retry_skips && args.csv_path.empty())
     problems.Add("--retry-skips", "needs -csv_path", "give the result file to go on with");
@@ -145,6 +162,8 @@ void CopyPlain(const PrecheckArgs& args, app::PrecheckOptions& out) {
   out.device = args.device_kind;
   out.reference = args.reference;
   out.candidate = args.candidate;
+  out.baseline = args.baseline;
+  out.reproduce = args.reproduce;
   out.english = args.english;
   out.retry_skips = args.retry_skips;
   out.tf32 = args.tf32;

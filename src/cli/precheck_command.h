@@ -1,4 +1,5 @@
-// The commands run_ut, multi_run_ut, acc_check and multi_acc_check: options are checked here, the
+// The commands run_ut, multi_run_ut, acc_check, multi_acc_check, run_overflow_check and
+// op_generate: options are checked here, the
 // replay needs PyTorch and is the host's (Hooks).
 #pragma once
 

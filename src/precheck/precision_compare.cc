@@ -251,6 +251,11 @@ void JudgePair(const Row& npu, const Row& gpu, std::string_view bare, Standard s
                JudgedRow& out) {
   const auto algorithm = AlgorithmOf(npu, bare);
   if (!algorithm.has_value()) {
+    if (npu.has_status && IsJudgedAsSample(npu.message)) {
+      out.status = npu.status;
+      Say(out, npu.message);
+      return;
+    }
     if (npu.has_status && npu.status == Status::kError) {
       out.status = Status::kError;
       Say(out, npu.message.empty() ? "failed in the pre-check" : npu.message);
@@ -547,6 +552,11 @@ msprobe::Status FinalJudge::Finish(const OnJudged& on_judged) {
 std::vector<ApiVerdict> FinalJudge::Apis() const { return state_->roll_up.Finish(); }
 uint64_t FinalJudge::other_inputs() const { return state_->other_inputs; }
 const std::string& FinalJudge::first_other_inputs() const { return state_->first_other_inputs; }
+
+bool IsJudgedAsSample(std::string_view message) {
+  return message.starts_with("random, compared as samples") ||
+         message.starts_with("share of zeros");
+}
 
 PrecisionComparison JudgeDetails(const DetailsTable& npu, const DetailsTable& gpu,
                                  Standard standard, Rules rules) {

@@ -26,7 +26,7 @@ struct DetailsTable {
   };
   struct Row {
     std::string name, device_dtype, shape;
-    std::string message;  // of rows that did not pass; others are not quoted anywhere
+    std::string message;  // of rows that did not pass or are samples; others are not quoted
     std::string inputs;   // checksum of the inputs, from Message (decisions 51)
     Status status = Status::kNotRun;
     bool has_status = false;
@@ -53,6 +53,10 @@ struct DetailsTable {
   };
   std::vector<Row> rows;
 };
+
+// True for the Message of a row that was compared by distribution: random operators and dropout
+// have no metrics, their own status is their verdict.
+bool IsJudgedAsSample(std::string_view message);
 
 // Errors: those of the CSV reader; kMalformed with the titles that are missing (14 are needed); a
 // cell that is no number: kMalformed with line and column title.

@@ -111,7 +111,8 @@ class Reader final : public report::CsvRows {
     if (!IsBlank(cell(2))) row.device_dtype = cell(2);
     row.shape = cell(3);
     row.has_status = !IsBlank(cell(21)) && StatusFromText(cell(21), row.status);
-    if (!row.has_status || row.status != Status::kPass) row.message = cell(22);
+    if (!row.has_status || row.status != Status::kPass || IsJudgedAsSample(cell(22)))
+      row.message = cell(22);
     row.inputs = InputsOf(cell(22));
     for (size_t k = static_cast<size_t>(Column::kCosine); k < kNumColumns; ++k) {
       const std::string_view text = Trim(cell(k + 1));

@@ -20,6 +20,7 @@ namespace {
 constexpr uint64_t kMaxBytes = 1ull << 30;
 constexpr std::string_view kResult = "accuracy_checking_result_";
 constexpr std::string_view kDetails = "accuracy_checking_details_";
+constexpr std::string_view kBaseline = "accuracy_checking_details_baseline_";
 
 Result<int> OpenToAppend(const std::string& path) {
   const int fd = ::open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
@@ -68,6 +69,23 @@ std::string_view ApiOf(std::string_view row) {
   return row;
 }
 
+using ApiSet = std::unordered_set<std::string_view>;
+
+// The APIs that have rows; views into the table.
+ApiSet ApisOf(const report::TextTable& details) {
+  ApiSet out;
+  for (const auto& row : details.rows) out.insert(ApiOf(Unguarded(row[0])));
+  return out;
+}
+
+Result<report::TextTable> ReadDetailsFile(const std::string& path) {
+  MSPROBE_TRY(DropTornTail(path));
+  MSPROBE_ASSIGN(report::TextTable table, report::ReadCsv(path));
+  if (table.columns.size() != DetailsHeader(false).size())
+    return Error(ErrorCode::kMalformed, "has no header of a details file").At(path);
+  return table;
+}
+
 bool IsSkip(const std::string& cell) {
   Status status;
   return StatusFromText(cell, status) && status == Status::kSkip;
@@ -93,22 +111,31 @@ ResultWriter::ResultWriter(ResultWriter&& other) noexcept { *this = std::move(ot
 ResultWriter& ResultWriter::operator=(ResultWriter&& other) noexcept {
   std::swap(result_fd_, other.result_fd_);
   std::swap(details_fd_, other.details_fd_);
+  std::swap(baseline_fd_, other.baseline_fd_);
   options_ = other.options_;
   result_path_ = std::move(other.result_path_);
   details_path_ = std::move(other.details_path_);
+  baseline_path_ = std::move(other.baseline_path_);
   stamp_ = std::move(other.stamp_);
   done_ = std::move(other.done_);
   return *this;
 }
 
 ResultWriter::~ResultWriter() {
-  if (result_fd_ >= 0) ::close(result_fd_);
-  if (details_fd_ >= 0) ::close(details_fd_);
+  for (const int fd : {result_fd_, details_fd_, baseline_fd_})
+    if (fd >= 0) ::close(fd);
 }
 
-msprobe::Status ResultWriter::OpenBoth() {
+std::string ResultWriter::PathOf(const std::string& dir, std::string_view kind) const {
+  return JoinPath(dir, fmt::format("{}{}.csv", kind, stamp_));
+}
+
+msprobe::Status ResultWriter::OpenAll() {
   MSPROBE_ASSIGN(result_fd_, OpenToAppend(result_path_));
   MSPROBE_ASSIGN(details_fd_, OpenToAppend(details_path_));
+  if (!baseline_path_.empty()) {
+    MSPROBE_ASSIGN(baseline_fd_, OpenToAppend(baseline_path_));
+  }
   return {};
 }
 
@@ -119,17 +146,22 @@ Result<ResultWriter> ResultWriter::Create(const std::string& dir, int64_t unix_s
   out.stamp_ = LocalTimestamp(
       FreeTimestamp(dir,
                     {"accuracy_checking_result_{ts}.csv", "accuracy_checking_details_{ts}.csv",
+                     "accuracy_checking_details_baseline_{ts}.csv",
                      "accuracy_checking_summary_{ts}.json", "accuracy_checking_meta_{ts}.json"},
                     unix_seconds));
-  out.result_path_ = JoinPath(dir, fmt::format("{}{}.csv", kResult, out.stamp_));
-  out.details_path_ = JoinPath(dir, fmt::format("{}{}.csv", kDetails, out.stamp_));
+  out.result_path_ = out.PathOf(dir, kResult);
+  out.details_path_ = out.PathOf(dir, kDetails);
   std::string head(kByteOrderMark);
   AppendCsvRecord(head, DetailsHeader(options.english));
   MSPROBE_TRY(WriteWhole(out.details_path_, head));
+  if (options.baseline) {
+    out.baseline_path_ = out.PathOf(dir, kBaseline);
+    MSPROBE_TRY(WriteWhole(out.baseline_path_, head));
+  }
   head = kByteOrderMark;
   AppendCsvRecord(head, ResultHeader());
   MSPROBE_TRY(WriteWhole(out.result_path_, head));
-  MSPROBE_TRY(out.OpenBoth());
+  MSPROBE_TRY(out.OpenAll());
   return out;
 }
 
@@ -143,45 +175,59 @@ Result<ResultWriter> ResultWriter::Resume(const std::string& result_csv, bool re
     return Error(ErrorCode::kInvalidArgument, "is not a result file of the pre-check")
         .At(result_csv);
   out.stamp_ = name.substr(kResult.size(), 14);
-  out.details_path_ = JoinPath(DirName(result_csv), fmt::format("{}{}.csv", kDetails, out.stamp_));
+  out.details_path_ = out.PathOf(DirName(result_csv), kDetails);
   MSPROBE_TRY(DropTornTail(out.result_path_));
-  MSPROBE_TRY(DropTornTail(out.details_path_));
   report::ReadLimits limits;
   limits.allow_short_rows = true;
   MSPROBE_ASSIGN(const report::TextTable results, report::ReadCsv(out.result_path_, limits));
-  MSPROBE_ASSIGN(const report::TextTable details, report::ReadCsv(out.details_path_));
   if (results.columns.size() < 3)
     return Error(ErrorCode::kMalformed, "has no header of a result file").At(out.result_path_);
-  if (details.columns.size() != DetailsHeader(false).size())
-    return Error(ErrorCode::kMalformed, "has no header of a details file").At(out.details_path_);
+  MSPROBE_ASSIGN(const report::TextTable details, ReadDetailsFile(out.details_path_));
+  report::TextTable baseline;
+  if (options.baseline) {
+    out.baseline_path_ = out.PathOf(DirName(result_csv), kBaseline);
+    if (!PathExists(out.baseline_path_)) {
+      std::string head(kByteOrderMark);
+      AppendCsvRecord(head, DetailsHeader(options.english));
+      MSPROBE_TRY(WriteWhole(out.baseline_path_, head));
+    }
+    MSPROBE_ASSIGN(baseline, ReadDetailsFile(out.baseline_path_));
+  }
 
-  std::unordered_set<std::string_view> with_details;
-  for (const auto& row : details.rows) with_details.insert(ApiOf(Unguarded(row[0])));
+  const ApiSet with_details = ApisOf(details);
+  const ApiSet with_baseline = ApisOf(baseline);
   const auto drop_result = [&](const std::vector<std::string>& row) {
     if (row.size() < 3 || !with_details.contains(Unguarded(row[0]))) return true;
+    if (options.baseline && !with_baseline.contains(Unguarded(row[0]))) return true;
     return retry_skips && IsSkip(row[1]) && IsSkip(row[2]);
   };
-  std::unordered_set<std::string_view> finished;
+  ApiSet finished;
   for (const auto& row : results.rows) {
     if (drop_result(row)) continue;
     if (finished.insert(Unguarded(row[0])).second) out.done_.emplace_back(Unguarded(row[0]));
   }
-  MSPROBE_TRY(Rewrite(out.result_path_, results, drop_result));
-  MSPROBE_TRY(Rewrite(out.details_path_, details, [&](const std::vector<std::string>& row) {
+  const auto is_unfinished = [&](const std::vector<std::string>& row) {
     return !finished.contains(ApiOf(Unguarded(row[0])));
-  }));
-  MSPROBE_TRY(out.OpenBoth());
+  };
+  MSPROBE_TRY(Rewrite(out.result_path_, results, drop_result));
+  MSPROBE_TRY(Rewrite(out.details_path_, details, is_unfinished));
+  if (options.baseline) MSPROBE_TRY(Rewrite(out.baseline_path_, baseline, is_unfinished));
+  MSPROBE_TRY(out.OpenAll());
   return out;
 }
 
 msprobe::Status ResultWriter::Append(const ApiResult& api) {
+  const auto write_rows = [&](int fd, const std::vector<DetailsRow>& rows) {
+    std::string text;
+    for (DetailsRow row : rows) {
+      std::erase(row.message, '\r');  // CR LF ends a record, see DropTornTail
+      AppendDetailsRow(text, row, options_.standard, options_.format);
+    }
+    return WriteAll(fd, text);
+  };
+  if (baseline_fd_ >= 0) MSPROBE_TRY(write_rows(baseline_fd_, api.baseline_rows));
+  MSPROBE_TRY(write_rows(details_fd_, api.rows));
   std::string text;
-  for (DetailsRow row : api.rows) {
-    std::erase(row.message, '\r');  // CR LF ends a record, see DropTornTail
-    AppendDetailsRow(text, row, options_.standard, options_.format);
-  }
-  MSPROBE_TRY(WriteAll(details_fd_, text));
-  text.clear();
   const std::array<std::string_view, 4> cells = {
       api.name, StatusText(api.forward, options_.standard),
       StatusText(api.backward, options_.standard), api.message};

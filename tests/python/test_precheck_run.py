@@ -11,47 +11,21 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from precheck_golden import differences, table
+from precheck_support import Runner, call, msprobe, tensor, write_dump
 
 from msprobe import _core
+
+__all__ = ["msprobe"]  # a fixture
 
 DATA = Path(__file__).resolve().parents[1] / "data" / "precheck"
 LISTS = DATA / "run_lists" / "dump.json"
 CASES = [p.name for p in sorted(DATA.glob("run_*"))]
-
-Runner = Callable[..., int]
-
-
-@pytest.fixture
-def msprobe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runner:
-    """Runs the command line in this process, in tmp_path."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(*args: object) -> int:
-        return int(_core.main(["msprobe", *(str(a) for a in args)]))
-
-    return run
-
-
-def tensor(dtype: str, shape: list[int], low: Any, high: Any, **changes: Any) -> dict[str, Any]:
-    leaf = {"type": "torch.Tensor", "dtype": f"torch.{dtype}", "shape": shape, "Max": high, "Min": low}
-    return leaf | {"Mean": None, "Norm": None, "requires_grad": False} | changes
-
-
-def write_dump(path: Path, data: dict[str, Any], **changes: Any) -> Path:
-    whole = {"task": "statistics", "level": "L1", "framework": "pytorch", "dump_data_dir": None, "data": data} | changes
-    path.write_text(json.dumps({k: v for k, v in whole.items() if v is not None or k == "dump_data_dir"}), "utf-8")
-    return path
-
-
-def call(*args: Any, **kwargs: Any) -> dict[str, Any]:
-    return {"input_args": list(args), "input_kwargs": kwargs, "output": []}
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -171,8 +145,8 @@ def test_without_device_the_cpu_must_be_asked_for(msprobe: Runner, capfd: pytest
         ('{"framework": "pytorch", "data": {', "dump.json:1:"),
         ('{"framework": "pytorch", "dump_data_dir": null}', "data"),
         ('{"framework": "mindspore", "data": {}}', "mindspore"),
-        ("[" * 100_000, "nested"),
-        ('"text"', "no object"),
+        ("[" * 100_000, "object is expected"),
+        ('"text"', "object is expected"),
     ],
 )
 def test_dumps_that_cannot_be_read(
@@ -345,7 +319,11 @@ def test_error_data_and_fail_on(msprobe: Runner, tmp_path: Path) -> None:
         "forward.input.1.pt",
         "forward.output.bench.0.pt",
         "forward.output.device.0.pt",
+        "json",
     ]
+    document = json.loads((folder / "Torch.add.0.json").read_text("utf-8"))
+    assert (document["seed"], document["forward_status"]) == (1234, "error")
+    assert document["tensors"]["Torch.add.0.forward.input.1.pt"] == {"dtype": "torch.float32", "shape": [4]}
     first = torch.load(folder / "Torch.add.0.forward.input.0.pt", weights_only=True)
     bench = torch.load(folder / "Torch.add.0.forward.output.bench.0.pt", weights_only=True)
     other = torch.load(folder / "Torch.add.0.forward.input.1.pt", weights_only=True)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+from msprobe import _core
 from msprobe.errors import ErrorCode, PrecheckError
 from msprobe.precheck.names import words
 
@@ -36,6 +37,7 @@ class Dump:
     path: str
     calls: list[Call]
     has_data_files: bool  # dump_data_dir is set: tensors lie in dump_tensor_data beside the file
+    warnings: list[str] = field(default_factory=list)  # of a dump that was cut short
 
     @property
     def data_folder(self) -> str:
@@ -44,44 +46,41 @@ class Dump:
 
 
 def read_dump(path: str) -> Dump:
-    """Read a dump.json of any release.
+    """Read a dump.json of any release. One that a killed run left is read as far as it goes, with its journal.
 
     Raises:
         PrecheckError: The file cannot be read, is no JSON, or lacks `data`; `framework` names another framework.
     """
-    document = _document(path)
-    framework = str(document.get("framework") or "pytorch").lower()
+    _check_size(path)
+    document = _core.precheck_read_dump(path)
+    framework = str(document["framework"] or "pytorch").lower()
     if framework not in ("pytorch", "pt"):
         raise PrecheckError(
             ErrorCode.UNSUPPORTED,
             f"{path}:framework: '{framework}' dumps cannot be replayed; a PyTorch dump is expected",
         )
-    data = document.get("data")
-    if not isinstance(data, dict):
-        what = "is missing" if "data" not in document or data is None else "is no object"
-        raise PrecheckError(ErrorCode.MALFORMED, f"{path}:data: {what}; a dump.json holds its entries there", path)
-    return Dump(path, list(_calls(data)), bool(document.get("dump_data_dir")))
+    if not document["has_data"]:
+        raise PrecheckError(
+            ErrorCode.MALFORMED, f"{path}:data: is missing or no object; a dump.json holds its entries there", path
+        )
+    dump = Dump(path, list(_calls(document["data"])), document["has_data_files"])
+    if document["tear"]:
+        dump.warnings.append(f"the dump ends early ({document['tear']}); its {len(dump.calls)} complete calls are run")
+    if document["journal_entries"]:
+        dump.warnings.append(
+            f"{document['journal_entries']} entries come from the journal that a killed collection left"
+        )
+    return dump
 
 
-def _document(path: str) -> dict[str, Record]:
+def _check_size(path: str) -> None:
     try:
-        if os.path.getsize(path) > MAX_BYTES:
-            raise PrecheckError(ErrorCode.TOO_LARGE, f"{path}: more than {MAX_BYTES >> 30} GiB", path)
-        with open(path, encoding="utf-8-sig") as f:
-            document = json.load(f)
-    except json.JSONDecodeError as e:
-        message = f"{path}:{e.lineno}:{e.colno}: no JSON: {e.msg}; was the dump cut off?"
-        raise PrecheckError(ErrorCode.MALFORMED, message, path) from None
-    except UnicodeDecodeError as e:
-        raise PrecheckError(ErrorCode.MALFORMED, f"{path}:@{e.start}: not UTF-8 text", path) from None
-    except RecursionError:
-        raise PrecheckError(ErrorCode.TOO_LARGE, f"{path}: nested too deeply", path) from None
+        size = os.path.getsize(path)
     except OSError as e:
         code = ErrorCode.NOT_FOUND if isinstance(e, FileNotFoundError) else ErrorCode.IO
         raise PrecheckError(code, f"{path}: {e.strerror or e}", path) from None
-    if not isinstance(document, dict):
-        raise PrecheckError(ErrorCode.MALFORMED, f"{path}: holds no object; a dump.json is expected", path)
-    return document
+    if size > MAX_BYTES:
+        raise PrecheckError(ErrorCode.TOO_LARGE, f"{path}: more than {MAX_BYTES >> 30} GiB", path)
 
 
 def _calls(data: dict[str, Record]) -> Iterator[Call]:

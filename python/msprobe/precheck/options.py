@@ -33,6 +33,8 @@ class Options:
     fail_on_skip: bool = False
     reference: str = "auto"
     candidate: str = ""
+    baseline: str = ""
+    reproduce: str = ""
     english: bool = False
     retry_skips: bool = False
     tf32: bool = False

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import gc
 import importlib
 import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
@@ -17,6 +19,7 @@ from msprobe.errors import ErrorCode, PrecheckError
 from msprobe.precheck import fused
 from msprobe.precheck.devices import Device
 from msprobe.precheck.dump import Call
+from msprobe.precheck.error_data import save_error_data
 from msprobe.precheck.functions import Function, UnknownFunction, candidates, npu_package
 from msprobe.precheck.inputs import Arguments, InputMaker, Unsupported, first_line
 from msprobe.precheck.judging import Context, dropout_rows, rows_of
@@ -60,7 +63,8 @@ class Outcome:
     rows: list[_core.PrecheckRow] = field(default_factory=list)
     inputs: int | None = None  # checksum
     tool_failed: bool = False  # for technical reasons of the tool itself: a worker that died or hung
-    saved: dict[str, list[torch.Tensor]] = field(default_factory=dict)  # part of the call to tensors, for error data
+    baseline_rows: list[_core.PrecheckRow] = field(default_factory=list)  # the CPU in the recorded dtypes
+    warning: str = ""  # for the user: error data that could not be saved
 
 
 @dataclass(slots=True)
@@ -97,18 +101,31 @@ def load_candidate(text: str) -> Candidate | None:
     return found  # type: ignore[no-any-return]
 
 
+def is_out_of_memory(e: Exception) -> bool:
+    """Did an allocation fail, on the device or here?"""
+    if isinstance(e, (MemoryError, torch.cuda.OutOfMemoryError)):
+        return True
+    return isinstance(e, RuntimeError) and ("can't allocate memory" in str(e) or "out of memory" in str(e))
+
+
 class Replayer:
     """Replays calls of one dump on one device."""
 
     def __init__(
         self,
         options: Options,
-        settings: Settings,
+        settings: Settings | None,
         device: Device,
         data_folder: str,
         has_data_files: bool,
+        error_folder: str = "",
     ) -> None:
-        """Nothing is run yet. Raises PrecheckError when the candidate cannot be loaded."""
+        """Nothing is run yet. `error_folder`: where tensors of calls that fail are saved; empty: nowhere.
+
+        Raises:
+            PrecheckError: The candidate cannot be loaded.
+        """
+        self._error_folder = error_folder
         self._options = options
         self._settings = settings
         self._device = device
@@ -118,7 +135,10 @@ class Replayer:
         self._base = options.rules == "base"
         self._old = options.standard == "old"
         self._hf32 = self._base or device.kind == "npu"
-        self._with_baseline = not self._base and (not device.is_cpu or self._candidate is not None)
+        self._baseline_rows = options.baseline == "cpu"
+        self._with_baseline = self._baseline_rows or (
+            not self._base and (not device.is_cpu or self._candidate is not None)
+        )
 
     def run(self, call: Call) -> Outcome:
         """Replay a call. Never raises for what is wrong with the call: that is a SKIP with its reason."""
@@ -130,17 +150,30 @@ class Replayer:
         if len(parts) not in (3, 4):
             return skipped(call.name, "unsupported: the name is not Type.name.N")
         bare = ".".join(parts[1:-1])
-        if reason := self._settings.skip_reason(bare):
+        if self._settings is not None and (reason := self._settings.skip_reason(bare)):
             return skipped(call.name, reason)
         try:
-            return self._run(call, parts[0], bare)
+            return self._run_twice(call, parts[0], bare)
         except (Unsupported, UnknownFunction) as e:
             return skipped(call.name, str(e))
-        except (torch.cuda.OutOfMemoryError, MemoryError) as e:
-            self._device.empty_cache()
-            return skipped(call.name, f"out_of_memory: {first_line(e)}")
         except Exception as e:  # operators raise anything
+            if is_out_of_memory(e):
+                return skipped(call.name, f"out_of_memory: {first_line(e)}")
             return skipped(call.name, f"failed: {type(e).__name__}: {first_line(e)}")
+
+    def _run_twice(self, call: Call, prefix: str, bare: str) -> Outcome:
+        """A call that ran out of memory gets a second chance when everything that can be freed is free."""
+        try:
+            return self._run(call, prefix, bare)
+        except Exception as e:
+            if not is_out_of_memory(e):
+                raise
+        gc.collect()
+        self._device.empty_cache()
+        try:
+            return self._run(call, prefix, bare)
+        finally:
+            self._device.empty_cache()
 
     def _run(self, call: Call, prefix: str, bare: str) -> Outcome:
         assert call.forward is not None
@@ -153,11 +186,39 @@ class Replayer:
         outcome = Outcome(call.name, "pass", " ", inputs=arguments.checksum(self._options.seed))
         work.run(functions, outcome)
         mark = f"inputs={outcome.inputs:016x}"
-        for row in outcome.rows:
+        for row in (*outcome.rows, *outcome.baseline_rows):
             row.message = f"{row.message}\n{mark}" if row.message else mark
-        if self._options.save_error_data and (outcome.forward != "pass" or outcome.backward not in ("pass", " ")):
-            work.keep(outcome)
+        if self._error_folder and {outcome.forward, outcome.backward} & {"warning", "error"}:
+            outcome.warning = save_error_data(self._error_folder, call, outcome, work.parts(), self._options.seed)
         return outcome
+
+    def prepare(self, call: Call) -> Prepared:
+        """The arguments and functions of a call, for tools that run it themselves.
+
+        Raises:
+            Unsupported, UnknownFunction: It cannot be replayed.
+        """
+        if call.forward is None:
+            raise Unsupported(call.problem)
+        parts = call.name.split(".")
+        if parts[0] in ("Distributed", "MindSpeed") or len(parts) not in (3, 4):
+            raise Unsupported("unsupported: calls of this kind are not replayed")
+        bare = ".".join(parts[1:-1])
+        maker = InputMaker(call.name, bare, self._options.seed, self._data_folder, self._has_data_files, self._hf32)
+        return Prepared(call, bare, maker, maker.make(call.forward), self._functions(call, parts[0], bare))
+
+    def judge(self, prepared: Prepared) -> tuple[Outcome, _Work]:
+        """Run a prepared call. Raises whatever the operator raises."""
+        work = _Work(self, prepared.call, prepared.bare, prepared.maker, prepared.arguments)
+        outcome = Outcome(prepared.call.name, "pass", " ")
+        work.run(prepared.functions, outcome)
+        return outcome, work
+
+    def three_results(self, call: Call) -> tuple[Any, Any, Any]:
+        """Results of the device and of the CPU in the recorded dtypes, and of the CPU in float64."""
+        prepared = self.prepare(call)
+        work = _Work(self, dataclasses.replace(call, backward=None), prepared.bare, prepared.maker, prepared.arguments)
+        return work.three_results(prepared.functions)
 
     def _functions(self, call: Call, prefix: str, bare: str) -> list[tuple[Function, Function]]:
         """Pairs of device function and reference function to try, likeliest first."""
@@ -174,10 +235,30 @@ class Replayer:
         return [(f, f) for _, f in found]
 
 
+class Gradients(Protocol):
+    """Where the gradients that arrive at the outputs come from."""
+
+    seed: int
+
+    def gradients(self, backward: dict[str, Any]) -> list[torch.Tensor | None]:
+        """One for each recorded gradient."""
+
+
+@dataclass(slots=True)
+class Prepared:
+    """A call that is ready to run."""
+
+    call: Call
+    bare: str
+    maker: Gradients
+    arguments: Arguments
+    functions: list[tuple[Function, Function]]
+
+
 class _Work:
     """The steps of one call."""
 
-    def __init__(self, owner: Replayer, call: Call, bare: str, maker: InputMaker, arguments: Arguments) -> None:
+    def __init__(self, owner: Replayer, call: Call, bare: str, maker: Gradients, arguments: Arguments) -> None:
         assert call.forward is not None
         self._owner = owner
         self._call = call
@@ -208,8 +289,12 @@ class _Work:
 
     def run(self, functions: list[tuple[Function, Function]], outcome: Outcome) -> None:
         """Both calls, gradients, and the rows and statuses of the outcome."""
+        if len(functions) == 1 and not self._device.is_cpu:
+            # Devices work asynchronously: the reference is computed meanwhile.
+            self._candidate = self._call_device(functions[0][0])
         real, self._reference = self._call_reference(functions)
-        self._candidate = self._call_device(real)
+        if self._candidate is None:
+            self._candidate = self._call_device(real)
         baseline = self._call_baseline(real)
         context = self._context()
         context.q_rules = context.q_rules and not self._is_dropout
@@ -221,10 +306,23 @@ class _Work:
             baseline.output if baseline else None,
         )
         outcome.rows = rows
+        if baseline is not None:
+            outcome.baseline_rows = self._baseline_rows(context, rows, self._reference.output, baseline.output)
         outcome.forward = self._worst(rows)
         if outcome.forward == "SKIP" and rows:
             outcome.message = rows[0].message
         self._backward(baseline, context, outcome)
+
+    def three_results(self, functions: list[tuple[Function, Function]]) -> tuple[Any, Any, Any]:
+        """Device, CPU and CPU in float64; all in the recorded dtypes but the last."""
+        real, _ = self._call_reference(functions)
+        there = self._call_device(real).output
+        here = self._execute(
+            real, device_copier(Device("cpu", 0), self._arguments, backward=False).copy(self._arguments), 0
+        )
+        precision = Precision(torch.float64, None)
+        copier = reference_copier(self._last, precision, self._arguments, base=False, hf32=False, backward=False)
+        return there, here, self._execute(real, copier.copy(self._arguments), 0)
 
     # ---- calls
 
@@ -340,6 +438,8 @@ class _Work:
             context.input_elements = max([g.numel() for g in given], default=1)
         rows = self._rows(context, prefix, bench, device, kept)
         outcome.rows.extend(rows)
+        if kept is not None:
+            outcome.baseline_rows.extend(self._baseline_rows(context, rows, bench, kept))
         outcome.backward = self._worst(rows)
         return ""
 
@@ -367,6 +467,15 @@ class _Work:
             return random_rows(self._last, prefix, bench, device)
         return rows_of(context, prefix, bench, device, kept)
 
+    def _baseline_rows(
+        self, context: Context, like: list[_core.PrecheckRow], bench: Any, baseline: Any
+    ) -> list[_core.PrecheckRow]:
+        """The baseline judged as a device of its own, by the base rules: findings are the device's business."""
+        if not self._owner._baseline_rows or not like:
+            return []
+        base = dataclasses.replace(context, q_rules=False)
+        return rows_of(base, like[0].name.rpartition(".")[0], bench, baseline, None)
+
     def _worst(self, rows: list[_core.PrecheckRow]) -> str:
         statuses = {row.status for row in rows}
         for status in ("error", "warning", "pass"):
@@ -376,8 +485,25 @@ class _Work:
             return " "
         return "pass" if self._owner._base and self._call.name.partition(".")[0] != "VF" else "SKIP"
 
-    def keep(self, outcome: Outcome) -> None:
-        """Copy the tensors of a call that did not pass into the outcome."""
+    @property
+    def precision(self) -> Precision:
+        """Dtypes of the reference and of autocast."""
+        return self._precision
+
+    @property
+    def is_random(self) -> bool:
+        """Does the call draw numbers?"""
+        return self._is_random or self._is_dropout
+
+    def targets(self) -> list[torch.Tensor | None]:
+        """The gradient sent to each output tensor; empty when no backward was run."""
+        if not self._gradients or self._reference is None:
+            return []
+        matched = match_gradients(self._reference.output, self._gradients)
+        return [] if isinstance(matched, str) else matched
+
+    def parts(self) -> dict[str, list[torch.Tensor]]:
+        """Inputs and results, by the part of the call that they belong to."""
         parts: dict[str, Any] = {"forward.input": self._arguments.tensors()}
         if self._reference is not None and self._candidate is not None:
             parts["forward.output.bench"] = self._reference.output
@@ -385,7 +511,7 @@ class _Work:
             parts["backward.input"] = self._gradients
             parts["backward.output.bench"] = gradients_of(self._reference.copy, self._reference.copy)
             parts["backward.output.device"] = gradients_of(self._candidate.copy, self._reference.copy)
-        outcome.saved = {part: [t.detach().cpu() for t in flat_tensors(value)] for part, value in parts.items()}
+        return {part: [t.detach().cpu() for t in flat_tensors(value)] for part, value in parts.items()}
 
 
 def match_gradients(output: Any, gradients: list[torch.Tensor | None]) -> list[torch.Tensor | None] | str:

@@ -1,4 +1,4 @@
-"""The run_ut and acc_check commands behind the command line: one run from options to files and exit status."""
+"""The commands of the pre-check that need PyTorch, from checked options to files and exit status."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ import torch
 
 from msprobe import _core
 from msprobe.errors import ErrorCode, MsprobeError, PrecheckError
+from msprobe.precheck import generate, overflow
 from msprobe.precheck.devices import Device, choose_device
-from msprobe.precheck.dump import Call, Dump, read_dump, without_repeats
+from msprobe.precheck.dump import Call, read_dump, without_repeats
 from msprobe.precheck.judging import quiet_warnings
 from msprobe.precheck.options import Options
 from msprobe.precheck.replay import Outcome, Replayer, load_candidate
-from msprobe.precheck.settings import Settings, read_settings
-from msprobe.precheck.workers import run_workers
+from msprobe.precheck.settings import read_settings
+from msprobe.precheck.workers import Job, run_workers
 
 _DONE, _FAILED, _REFUSED, _FAIL_ON, _SIGNAL_BASE = 0, 1, 2, 3, 128
 _STATUSES = ("pass", "warning", "error", "SKIP")
@@ -37,6 +38,12 @@ def main(options_json: str) -> int:
     options = Options.from_json(options_json)
     console = Console(options)
     try:
+        if options.command == "op_generate":
+            return generate.from_config(options, console)
+        if options.command == "run_overflow_check":
+            return overflow.run(options, console)
+        if options.reproduce:
+            return generate.reproduce(options, console)
         return _run(options, console)
     except MsprobeError as e:
         if options.debug:
@@ -161,8 +168,11 @@ class Counts:
 def _run(options: Options, console: Console) -> int:
     device = choose_device(options.device, options.device_ids[0], jit_compile=options.jit_compile, tf32=options.tf32)
     settings = read_settings(options.config_path)
+    options.baseline = _baseline(options, device)
     dump = read_dump(options.api_info)
     load_candidate(options.candidate)
+    for text in dump.warnings:
+        console.warning(text)
     writer = _open_writer(options)
     calls = dump.calls
     if options.filter_api:
@@ -176,7 +186,10 @@ def _run(options: Options, console: Console) -> int:
     console.info(f"details: {writer.details_path}")
     if device.is_cpu:
         console.info("CPU against CPU: the device under test is this machine's CPU")
-    run = _Run(options, console, settings, device, dump, writer)
+    folder = os.path.join(settings.error_data_path, f"ut_error_data{writer.stamp}") if options.save_error_data else ""
+    if folder:
+        console.info(f"error data: {folder}")
+    run = _Run(Job(options, settings, dump, folder), console, device, writer)
     previous = signal.signal(signal.SIGTERM, _on_sigterm)
     try:
         with quiet_warnings():
@@ -187,40 +200,50 @@ def _run(options: Options, console: Console) -> int:
     return run.status()
 
 
+def _baseline(options: Options, device: Device) -> str:
+    """none, cpu, or a details file: what was asked for, or what the spelling has on this device (precheck.md 19.3)."""
+    if options.baseline == "cpu" and device.is_cpu and not options.candidate:
+        raise PrecheckError(
+            ErrorCode.INVALID_ARGUMENT,
+            "--baseline: cpu would compare the CPU with itself; give --candidate, another --device or a details file",
+        )
+    if options.baseline:
+        return options.baseline
+    old = options.old_face or options.command.endswith("run_ut")
+    return "none" if old or device.is_cpu else "cpu"
+
+
 def _on_sigterm(*_: Any) -> None:
     raise _Terminated
 
 
 def _open_writer(options: Options) -> _core.PrecheckWriter:
+    with_baseline = options.baseline == "cpu"
     if options.csv_path:
-        return _core.PrecheckWriter.resume(options.csv_path, options.retry_skips, options.old_face, options.digits)
+        return _core.PrecheckWriter.resume(
+            options.csv_path, options.retry_skips, options.old_face, options.digits, with_baseline
+        )
     try:
         os.makedirs(options.out_path, exist_ok=True)
     except OSError as e:
         raise PrecheckError(
             ErrorCode.PERMISSION, f"{options.out_path}: {e.strerror}; a folder that can be written is expected"
         ) from None
-    return _core.PrecheckWriter.create(options.out_path, options.old_face, options.digits, options.english)
+    return _core.PrecheckWriter.create(
+        options.out_path, options.old_face, options.digits, options.english, with_baseline
+    )
 
 
 class _Run:
     """The state of a run between its files."""
 
-    def __init__(
-        self,
-        options: Options,
-        console: Console,
-        settings: Settings,
-        device: Device,
-        dump: Dump,
-        writer: _core.PrecheckWriter,
-    ) -> None:
-        self._options = options
+    def __init__(self, job: Job, console: Console, device: Device, writer: _core.PrecheckWriter) -> None:
+        self._job = job
+        self._options = job.options
         self._console = console
-        self._settings = settings
         self._device = device
-        self._dump = dump
         self._writer = writer
+        self._final: dict[str, Any] | None = None
         self._counts = Counts()
         self._inputs: dict[str, str] = {}
         self._started = time.time()
@@ -230,39 +253,61 @@ class _Run:
         """Run the calls and write their rows, in order."""
         for n, outcome in enumerate(self._outcomes(calls), 1):
             rows = outcome.rows
-            self._writer.append(outcome.name, outcome.forward, outcome.backward, outcome.message, rows)
+            baseline = complete_baseline(outcome) if self._writer.baseline_path else []
+            self._writer.append(outcome.name, outcome.forward, outcome.backward, outcome.message, rows, baseline)
             self._counts.add(outcome)
             if outcome.inputs is not None:
                 self._inputs[outcome.name] = f"{outcome.inputs:016x}"
-            if outcome.saved:
-                self._save(outcome)
+            if outcome.warning:
+                self._console.warning(outcome.warning)
             self._console.skip(outcome)
             self._console.progress(n, len(calls))
         self._complete = True
 
     def _outcomes(self, calls: list[Call]) -> Iterator[Outcome]:
         if self._options.multi:
-            return run_workers(self._options, self._settings, self._device, self._dump, calls)
+            return run_workers(self._job, self._device, calls)
         return self._here(calls)
 
     def _here(self, calls: Iterable[Call]) -> Iterator[Outcome]:
+        job = self._job
         replayer = Replayer(
-            self._options, self._settings, self._device, self._dump.data_folder, self._dump.has_data_files
+            job.options,
+            job.settings,
+            self._device,
+            job.dump.data_folder,
+            job.dump.has_data_files,
+            job.error_folder,
         )
         for call in calls:
             yield replayer.run(call)
 
-    def _save(self, outcome: Outcome) -> None:
-        folder = os.path.join(self._settings.error_data_path, f"ut_error_data{self._writer.stamp}")
-        os.makedirs(folder, exist_ok=True)
-        for part, tensors in outcome.saved.items():
-            for i, tensor in enumerate(tensors):
-                torch.save(tensor, os.path.join(folder, f"{file_name(outcome.name)}.{part}.{i}.pt"))
+    def _judge_finally(self, folder: str) -> None:
+        """The final verdict against the baseline, in files beside the others."""
+        options, console = self._options, self._console
+        other = self._writer.baseline_path or options.baseline
+        self._final = _core.precheck_final(
+            self._writer.details_path,
+            other,
+            folder,
+            options.standard == "old",
+            options.rules == "base",
+            options.digits,
+            options.english,
+        )
+        for text in self._final["messages"]:
+            console.warning(text)
+        what = "the CPU in the recorded dtypes" if self._writer.baseline_path else other
+        console.info(f"final verdict against {what}")
+        for line in self._final["answer"].splitlines():
+            console.info(line)
 
     def finish(self) -> None:
         """Closing lines, summary and meta file; also after an interrupt."""
         options, console = self._options, self._console
         folder = os.path.dirname(self._writer.result_path) or "."
+        if self._complete and options.baseline != "none":
+            self._judge_finally(folder)
         for kind, document in (("meta", self._meta()), ("summary", self._summary())):
             write_json(os.path.join(folder, f"accuracy_checking_{kind}_{self._writer.stamp}.json"), document)
         if self._complete:
@@ -273,12 +318,25 @@ class _Run:
             if not options.multi:
                 console.closing("UT task completed." if word == "run_ut" else "acc_check task completed.")
         console.line(f"{options.command}: {self._counts.text()}; path {self._writer.result_path}")
+        if self._final is not None:
+            console.line(f"final verdict: {self._final['closing']}")
 
     def status(self) -> int:
         """Exit status of a run that came to its end."""
         if self._counts.tool_failed:
             return _FAILED
-        return _FAIL_ON if self._counts.reached(self._options) else _DONE
+        return _FAIL_ON if self._reached() else _DONE
+
+    def _reached(self) -> bool:
+        """Did --fail-on ask for status 3? Of two verdicts the final one counts."""
+        if self._final is None:
+            return self._counts.reached(self._options)
+        options, final = self._options, self._final
+        return bool(
+            (options.fail_on_error and final["error"])
+            or (options.fail_on_warning and final["warning"])
+            or (options.fail_on_skip and final["skip"])
+        )
 
     def _meta(self) -> dict[str, Any]:
         npu = sys.modules.get("torch_npu")
@@ -309,7 +367,13 @@ class _Run:
             "device": self._device.kind,
             "compared": "CPU against CPU" if self._device.is_cpu else f"{self._device.kind.upper()} against CPU",
             "counts": self._counts.document(),
-            "reports": [self._writer.result_path, self._writer.details_path],
+            "baseline": self._options.baseline,
+            "reports": [
+                self._writer.result_path,
+                self._writer.details_path,
+                *([self._writer.baseline_path] if self._writer.baseline_path else []),
+                *(self._final["reports"] if self._final else []),
+            ],
             "messages": self._console.messages,
         }
 
@@ -325,6 +389,11 @@ def write_json(path: str, document: dict[str, Any]) -> None:
         raise PrecheckError(ErrorCode.IO, f"{path}: {e.strerror}", path) from None
 
 
-def file_name(text: str) -> str:
-    """A name without characters that lead elsewhere."""
-    return "".join(c if c.isalnum() or c in "._-" else "_" for c in text).lstrip(".") or "_"
+def complete_baseline(outcome: Outcome) -> list[_core.PrecheckRow]:
+    """A baseline row for each row of the outcome, in its order; SKIP where there is none."""
+    known = {row.name: row for row in outcome.baseline_rows}
+    out = []
+    for row in outcome.rows:
+        reason = row.message if row.status == "SKIP" else "no_baseline: the CPU gave no result in the recorded dtypes"
+        out.append(known.get(row.name) or _core.PrecheckRow(row.name, "SKIP", reason))
+    return out

@@ -7,6 +7,7 @@ a SKIP with the reason and the run goes on.
 from __future__ import annotations
 
 import contextlib
+import math
 import multiprocessing
 import os
 import time
@@ -35,7 +36,17 @@ class _Worker:
     since: float = field(default_factory=time.monotonic)
 
 
-def _work(pipe: Connection, options: Options, settings: Settings, device_index: int, dump: Dump, threads: int) -> None:
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What a worker needs to know once."""
+
+    options: Options
+    settings: Settings
+    dump: Dump  # without its calls
+    error_folder: str
+
+
+def _work(pipe: Connection, job: Job, device_index: int, threads: int) -> None:
     """A worker process: calls in, outcomes out, until None comes."""
     import signal
 
@@ -43,9 +54,9 @@ def _work(pipe: Connection, options: Options, settings: Settings, device_index: 
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends its workers
     torch.set_num_threads(threads)
-    kind = options.device
-    device = choose_device(kind, device_index, jit_compile=options.jit_compile, tf32=options.tf32)
-    replayer = Replayer(options, settings, device, dump.data_folder, dump.has_data_files)
+    options, dump = job.options, job.dump
+    device = choose_device(options.device, device_index, jit_compile=options.jit_compile, tf32=options.tf32)
+    replayer = Replayer(options, job.settings, device, dump.data_folder, dump.has_data_files, job.error_folder)
     with quiet_warnings(), contextlib.suppress(EOFError, BrokenPipeError):
         while (call := pipe.recv()) is not None:
             outcome = replayer.run(call)
@@ -53,10 +64,10 @@ def _work(pipe: Connection, options: Options, settings: Settings, device_index: 
 
 
 class _Pool:
-    def __init__(self, options: Options, settings: Settings, device: Device, dump: Dump) -> None:
-        self._options = replace(options, device=device.kind)
-        self._settings = settings
-        self._dump = replace(dump, calls=[])
+    def __init__(self, job: Job, device: Device) -> None:
+        options = job.options
+        self._options = options
+        self._job = replace(job, options=replace(options, device=device.kind), dump=replace(job.dump, calls=[]))
         self._context = multiprocessing.get_context("spawn")
         self._threads = max(1, (os.cpu_count() or 1) // options.workers)
         self.workers: list[_Worker] = []
@@ -67,7 +78,7 @@ class _Pool:
         ids = self._options.device_ids
         process = self._context.Process(
             target=_work,
-            args=(there, self._options, self._settings, ids[index % len(ids)], self._dump, self._threads),
+            args=(there, self._job, ids[index % len(ids)], self._threads),
             daemon=True,
         )
         process.start()
@@ -95,12 +106,11 @@ class _Pool:
             self.end(worker)
 
 
-def run_workers(
-    options: Options, settings: Settings, device: Device, dump: Dump, calls: list[Call]
-) -> Iterator[Outcome]:
+def run_workers(job: Job, device: Device, calls: list[Call]) -> Iterator[Outcome]:
     """Replay in options.workers processes and yield outcomes in the order of `calls`."""
-    pool = _Pool(options, settings, device, dump)
-    queue = deque(range(len(calls)))
+    options = job.options
+    pool = _Pool(job, device)
+    queue = deque(heaviest_first([weight(call) for call in calls], _AHEAD * options.workers))
     deaths: dict[int, int] = {}
     finished: dict[int, Outcome] = {}
     following = 0
@@ -108,13 +118,44 @@ def run_workers(
         for index in range(min(options.workers, len(calls))):
             pool.start(index)
         while following < len(calls):
-            _hand_out(pool, queue, calls, following + _AHEAD * options.workers)
+            _hand_out(pool, queue, calls, following + 2 * _AHEAD * options.workers)
             _collect(pool, options, calls, queue, deaths, finished)
             while following in finished:
                 yield finished.pop(following)
                 following += 1
     finally:
         pool.close()
+
+
+def weight(call: Call) -> float:
+    """A guess at the work of a call: elements of its tensors, to the power of 1.5 where rows meet columns."""
+    sizes: list[int] = []
+    _sizes(call.forward, sizes)
+    products = ("matmul", "bmm", "mm", "addmm", "linear", "conv", "attention", "einsum", "lstm", "gru", "__matmul__")
+    total = float(sum(sizes))
+    return total**1.5 if any(word in call.name for word in products) else total
+
+
+def _sizes(value: Any, out: list[int]) -> None:
+    if isinstance(value, list):
+        for v in value:
+            _sizes(v, out)
+    elif isinstance(value, dict):
+        shape = value.get("shape")
+        if "dtype" in value and isinstance(shape, list) and all(isinstance(n, int) for n in shape):
+            out.append(math.prod(shape))
+            return
+        for v in value.values():
+            _sizes(v, out)
+
+
+def heaviest_first(weights: list[float], window: int) -> list[int]:
+    """Indexes, heaviest first within windows: results are written in order, so none may wait for the whole run."""
+    order: list[int] = []
+    for begin in range(0, len(weights), window):
+        part = range(begin, min(begin + window, len(weights)))
+        order += sorted(part, key=lambda i: -weights[i])
+    return order
 
 
 def _hand_out(pool: _Pool, queue: deque[int], calls: list[Call], limit: int) -> None:
