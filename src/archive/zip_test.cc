@@ -45,63 +45,73 @@ struct Member {
   bool zip64 = false;  // sizes and offset in the zip64 field of the directory
 };
 
+void PutLocal(std::string& out, const Member& m) {
+  const std::string& local = m.local_name.empty() ? m.name : m.local_name;
+  Put(out, uint32_t{0x04034b50});
+  Put(out, uint16_t{20});
+  Put(out, m.flags);
+  Put(out, m.method);
+  Put(out, uint32_t{0});
+  Put(out, m.crc);
+  Put(out, static_cast<uint32_t>(m.data.size()));
+  Put(out, static_cast<uint32_t>(m.size));
+  Put(out, static_cast<uint16_t>(local.size()));
+  Put(out, static_cast<uint16_t>(m.local_extra.size()));
+  out += local + m.local_extra + m.data;
+}
+
+// `at`: where the directory says that the member begins.
+void PutDirectory(std::string& directory, const Member& m, uint64_t at) {
+  const auto packed = static_cast<uint32_t>(m.data.size());
+  std::string extra;
+  if (m.zip64) {
+    Put(extra, uint16_t{1});
+    Put(extra, uint16_t{24});
+    Put(extra, m.size);
+    Put(extra, uint64_t{packed});
+    Put(extra, at);
+  }
+  Put(directory, uint32_t{0x02014b50});
+  Put(directory, uint32_t{20 | 20 << 16});
+  Put(directory, m.flags);
+  Put(directory, m.method);
+  Put(directory, uint32_t{0});
+  Put(directory, m.crc);
+  Put(directory, m.zip64 ? 0xFFFFFFFFu : packed);
+  Put(directory, m.zip64 ? 0xFFFFFFFFu : static_cast<uint32_t>(m.size));
+  Put(directory, static_cast<uint16_t>(m.name.size()));
+  Put(directory, static_cast<uint16_t>(extra.size()));
+  directory.append(10, '\0');
+  Put(directory, m.zip64 ? 0xFFFFFFFFu : static_cast<uint32_t>(at));
+  directory += m.name + extra;
+}
+
+void PutEnd64(std::string& out, size_t members, size_t directory, uint64_t offset) {
+  const uint64_t record = out.size();
+  Put(out, uint32_t{0x06064b50});
+  Put(out, uint64_t{44});
+  Put(out, uint32_t{45 | 45 << 16});
+  Put(out, uint64_t{0});
+  Put(out, uint64_t{members});
+  Put(out, uint64_t{members});
+  Put(out, uint64_t{directory});
+  Put(out, offset);
+  Put(out, uint32_t{0x07064b50});
+  Put(out, uint32_t{0});
+  Put(out, record);
+  Put(out, uint32_t{1});
+}
+
 std::string Zip(const std::vector<Member>& members, bool end64 = false) {
   std::string out;
   std::string directory;
   for (const Member& m : members) {
-    const auto at = static_cast<uint64_t>(static_cast<int64_t>(out.size()) + m.shift);
-    const std::string& local = m.local_name.empty() ? m.name : m.local_name;
-    const auto packed = static_cast<uint32_t>(m.data.size());
-    Put(out, uint32_t{0x04034b50});
-    Put(out, uint16_t{20});
-    Put(out, m.flags);
-    Put(out, m.method);
-    Put(out, uint32_t{0});
-    Put(out, m.crc);
-    Put(out, packed);
-    Put(out, static_cast<uint32_t>(m.size));
-    Put(out, static_cast<uint16_t>(local.size()));
-    Put(out, static_cast<uint16_t>(m.local_extra.size()));
-    out += local + m.local_extra + m.data;
-    std::string extra;
-    if (m.zip64) {
-      Put(extra, uint16_t{1});
-      Put(extra, uint16_t{24});
-      Put(extra, m.size);
-      Put(extra, uint64_t{packed});
-      Put(extra, at);
-    }
-    Put(directory, uint32_t{0x02014b50});
-    Put(directory, uint32_t{20 | 20 << 16});
-    Put(directory, m.flags);
-    Put(directory, m.method);
-    Put(directory, uint32_t{0});
-    Put(directory, m.crc);
-    Put(directory, m.zip64 ? 0xFFFFFFFFu : packed);
-    Put(directory, m.zip64 ? 0xFFFFFFFFu : static_cast<uint32_t>(m.size));
-    Put(directory, static_cast<uint16_t>(m.name.size()));
-    Put(directory, static_cast<uint16_t>(extra.size()));
-    directory.append(10, '\0');
-    Put(directory, m.zip64 ? 0xFFFFFFFFu : static_cast<uint32_t>(at));
-    directory += m.name + extra;
+    PutDirectory(directory, m, static_cast<uint64_t>(static_cast<int64_t>(out.size()) + m.shift));
+    PutLocal(out, m);
   }
   const uint64_t offset = out.size();
   out += directory;
-  if (end64) {
-    const uint64_t record = out.size();
-    Put(out, uint32_t{0x06064b50});
-    Put(out, uint64_t{44});
-    Put(out, uint32_t{45 | 45 << 16});
-    Put(out, uint64_t{0});
-    Put(out, uint64_t{members.size()});
-    Put(out, uint64_t{members.size()});
-    Put(out, uint64_t{directory.size()});
-    Put(out, offset);
-    Put(out, uint32_t{0x07064b50});
-    Put(out, uint32_t{0});
-    Put(out, record);
-    Put(out, uint32_t{1});
-  }
+  if (end64) PutEnd64(out, members.size(), directory.size(), offset);
   Put(out, uint32_t{0x06054b50});
   Put(out, uint32_t{0});
   Put(out, static_cast<uint16_t>(end64 ? 0xFFFF : members.size()));

@@ -4,10 +4,14 @@
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <limits>
+#include <mutex>
+#include <set>
+#include <thread>
 #include <vector>
 
 #include "base/bytes.h"
@@ -235,6 +239,73 @@ TEST(ParallelFor, EveryItemOnce) {
   ParallelFor(seen.size(), 4, [&](size_t i) { ++seen[i]; });
   for (const auto& n : seen) EXPECT_EQ(n.load(), 1);
   ParallelFor(0, 4, [&](size_t) { FAIL(); });
+}
+
+TEST(CorePool, EveryItemOnceAndTheThreadsComeBack) {
+  CorePool pool(3);
+  std::vector<std::atomic<int>> seen(1000);
+  ParallelFor(seen.size(), pool, [&](size_t i) { ++seen[i]; });
+  for (const auto& s : seen) EXPECT_EQ(s, 1);
+  ParallelFor(0, pool, [&](size_t) { FAIL(); });
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(pool.TryTake());
+  EXPECT_FALSE(pool.TryTake());
+}
+
+TEST(CorePool, WorkInsideWorkSharesTheThreads) {
+  constexpr unsigned kThreads = 4;
+  CorePool pool(kThreads - 1);
+  std::atomic<int> items{0}, busy{0}, most{0};
+  ParallelFor(8, pool, [&](size_t outer) {
+    ParallelFor(outer == 0 ? 500 : 2, pool, [&](size_t) {
+      const int now = ++busy;
+      for (int seen = most; now > seen && !most.compare_exchange_weak(seen, now);) {
+      }
+      ++items;
+      --busy;
+    });
+  });
+  EXPECT_EQ(items, 500 + 7 * 2);
+  EXPECT_LE(most, static_cast<int>(kThreads));
+  for (unsigned i = 1; i < kThreads; ++i) EXPECT_TRUE(pool.TryTake());
+}
+
+// The long one of two takes over the thread of the short one.
+TEST(CorePool, AThreadThatIsDoneHelpsTheOthers) {
+  CorePool pool(1);
+  std::atomic<bool> short_is_done{false};
+  std::mutex mutex;
+  std::set<std::thread::id> threads;
+  CancelToken helped;
+  ParallelFor(2, pool, [&](size_t outer) {
+    if (outer == 1) {
+      short_is_done = true;
+      return;
+    }
+    ParallelFor(
+        5000000, pool,
+        [&](size_t) {
+          while (!short_is_done) std::this_thread::yield();
+          const std::lock_guard lock(mutex);
+          threads.insert(std::this_thread::get_id());
+          if (threads.size() == 2) helped.Cancel();
+        },
+        &helped);
+  });
+  EXPECT_EQ(threads.size(), 2u);
+}
+
+TEST(CorePool, NothingBeginsAfterCancel) {
+  CorePool pool(2);
+  CancelToken cancel;
+  std::atomic<int> begun{0};
+  ParallelFor(
+      100000, pool,
+      [&](size_t) {
+        if (++begun == 10) cancel.Cancel();
+      },
+      &cancel);
+  EXPECT_GE(begun, 10);
+  EXPECT_LT(begun, 100000);
 }
 
 TEST(ParallelFor, NothingBeginsAfterCancel) {
