@@ -411,7 +411,22 @@ std::vector<std::string> CollectorImpl::NamesSeen() const {
   return names;
 }
 
+bool CollectorImpl::Removed(const ApiState& api, std::string_view name) const {
+  return std::any_of(config_.removed_apis.begin(), config_.removed_apis.end(),
+                     [&](const std::string& text) { return text == name || text == api.bare; });
+}
+
 void CollectorImpl::WarnUnmatched() {
+  for (const std::string& text : config_.removed_apis) {
+    const bool known = std::any_of(api_states_.begin(), api_states_.end(), [&](const ApiState& a) {
+      return a.bare == text ||
+             (a.bare.ends_with(text) &&
+              a.bare[a.bare.size() - std::min(a.bare.size(), text.size() + 1)] == '.');
+    });
+    if (!known && !removals_checked_)
+      log_.Warning(fmt::format("api_list.remove: \"{}\" is no API that is recorded", text));
+  }
+  removals_checked_ = true;
   // A step in which nothing ran says nothing about names.
   const std::vector<std::string> seen = NamesSeen();
   if (seen.empty()) return;
@@ -506,6 +521,29 @@ void CollectorImpl::Close() {
         fmt::format("no step was collected: step [{}] is configured, the last step seen was {}",
                     fmt::join(config_.steps, ", "), init_step_ + loop_));
   }
+}
+
+void CollectorImpl::TakeOver(Collector& before) {
+  auto& other = static_cast<CollectorImpl&>(before);
+  if (other.abandoned_) return;
+  {
+    const std::scoped_lock lock(mutex_, other.mutex_);
+    if (!other.closed_) other.FinishStep(true);
+    other.recording_ = false;
+    other.closed_ = true;
+    folders_.TakeOver(other.folders_);
+    init_step_ = other.init_step_;
+    loop_ = other.loop_;
+    rank_ = other.rank_;
+    environment_ = other.environment_;
+    opened_once_ = other.opened_once_;
+    any_step_matched_ = other.any_step_matched_;
+    missed_steps_ = other.missed_steps_;
+    missed_step_ = other.missed_step_;
+    off_reason_ = other.off_reason_;
+    epoch_ = other.epoch_ + 1;
+  }
+  if (other.handles_termination_) FlushAtTermination(&other, {});
 }
 
 void CollectorImpl::FlushBeforeDeath() {

@@ -164,12 +164,18 @@ class Collector {
   virtual bool wants_parameter_grads() const = 0;  // ParameterGrad() may record something
   virtual config::Evidence evidence() const = 0;
   virtual bool reuses_statistics() const = 0;
+  virtual bool gradients_by_argument() const = 0;  // backward_layout
+  virtual bool wants_every() const = 0;            // functions that no list names, too
   // What the state of the program was when the step began (JSON of one value): goes to the footer.
   virtual void SetState(std::string json) = 0;
   // Memory that is gone; its numbers may come again.
   virtual void ForgetStorages(std::span<const uint64_t> storages) = 0;
   virtual bool WantsPart(Part part,
                          Direction direction) const = 0;  // data_mode and task leave it in
+  // Goes on where `before`, a collector of the same process with other settings, stands: its step
+  // is finished, its names of rank folders, step numbers and rank are taken over. `before` records
+  // nothing any more.
+  virtual void TakeOver(Collector& before) = 0;
   // In a forked child: closes what is open without writing; nothing is recorded any more. The
   // parent is not affected.
   virtual void AfterForkInChild() = 0;

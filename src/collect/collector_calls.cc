@@ -93,6 +93,7 @@ uint32_t CollectorImpl::RegisterApi(std::string prefix, std::string name, Risk r
     api.prefix = bare + ".";
     api.bare = std::move(bare);
     api.risk = risk;
+    api.removed = Removed(api, name);
     api_states_.push_back(std::move(api));
   }
   return it->second;
@@ -120,7 +121,7 @@ std::unique_ptr<EntryBuilder> CollectorImpl::BeginApi(uint32_t api, StackId stac
   }
   const bool risk = filter_.RiskPasses(state.risk);
   const bool by_name = filter_.has_list() || filter_.has_scope();
-  if (!mix_ && !by_name && !risk) {
+  if (state.removed || (!mix_ && !by_name && !risk)) {
     ++counts_.filtered;
     return nullptr;
   }
@@ -158,6 +159,7 @@ std::unique_ptr<EntryBuilder> CollectorImpl::BeginApiBackward(uint32_t api, int6
     return nullptr;
   ApiState& state = api_states_[api];
   if (number < 0 || number >= state.calls) return nullptr;  // of an earlier step
+  if (state.removed) return ++counts_.filtered, nullptr;
   EntryTag tag{.kind = EntryTag::Kind::kApiBackward,
                .direction = Direction::kBackward,
                .id = api,
@@ -182,6 +184,7 @@ bool CollectorImpl::ApiPasses(uint32_t api, int64_t number, Direction direction)
   if (api >= api_states_.size()) return false;
   if (!(direction == Direction::kForward ? config_.forward : config_.backward)) return false;
   const ApiState& state = api_states_[api];
+  if (state.removed) return false;
   if (!filter_.has_list() && !filter_.has_scope()) return filter_.RiskPasses(state.risk);
   // Where a range or a listed module decides, only the moment itself can tell.
   if (mix_ || !filter_.has_list()) return true;

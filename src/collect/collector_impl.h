@@ -49,6 +49,7 @@ struct ApiState {
   std::string prefix;  // "Functional.linear."
   std::string bare;    // "Functional.linear"
   Risk risk = Risk::kFocus;
+  bool removed = false;  // by api_list
   // Of the current step:
   int64_t calls = 0;
   std::vector<CallRef> parents;            // by number; level mix only
@@ -134,10 +135,15 @@ class CollectorImpl final : public Collector, public EntryOwner {
   bool terminated() const override { return terminated_; }
   config::Evidence evidence() const override { return config_.evidence; }
   bool reuses_statistics() const override { return config_.reuse_statistics; }
+  bool gradients_by_argument() const override {
+    return config_.backward_layout == config::BackwardLayout::kArguments;
+  }
+  bool wants_every() const override { return config_.risk_level == config::RiskLevel::kEvery; }
   void SetState(std::string json) override;
   void ForgetStorages(std::span<const uint64_t> storages) override { origins_.Forget(storages); }
   uint64_t epoch() const override { return epoch_; }
   void AfterForkInChild() override;
+  void TakeOver(Collector& before) override;
 
   uint32_t RegisterApi(std::string prefix, std::string name, Risk risk) override;
   std::unique_ptr<EntryBuilder> BeginApi(uint32_t api, StackId stack, int64_t* number) override;
@@ -193,6 +199,7 @@ class CollectorImpl final : public Collector, public EntryOwner {
   void FinishStep(bool clean);
   std::string Footer(bool complete) const;
   void WarnUnmatched();
+  bool Removed(const ApiState& api, std::string_view name) const;
   std::vector<std::string> NamesSeen() const;
   void ResetStep();
   uint64_t NoteConstruct(const EntryTag& tag, std::string_view name);  // member + 1, or 0
@@ -236,7 +243,7 @@ class CollectorImpl final : public Collector, public EntryOwner {
   int64_t next_try_ = 0;    // the step at which writing is tried again
   uint64_t missed_steps_ = 0;
   int64_t missed_step_ = -1;  // the last one
-  bool handles_termination_ = false;
+  bool handles_termination_ = false, removals_checked_ = false;
   bool rank_said_ = false, any_step_matched_ = false, opened_once_ = false;
   int64_t init_step_ = 0, loop_ = 0;
   std::optional<int64_t> rank_;

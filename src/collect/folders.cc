@@ -130,6 +130,11 @@ void Folders::GiveUpNames() {
   Abandon();
 }
 
+void Folders::TakeOver(Folders& before) {
+  if (before.config_.dump_path == config_.dump_path) names_ = std::move(before.names_);
+  before.GiveUpNames();
+}
+
 void Folders::Abandon() {
   for (const auto& [name, fd] : names_)
     if (fd >= 0) close(fd);

@@ -57,7 +57,8 @@ class Folders {
   // stays, and a warning says so.
   void Rename(RankFolder& folder, int64_t step, int64_t rank);
   void GiveUpNames();
-  void Abandon();  // in a forked child: the names are the parent's
+  void TakeOver(Folders& before);  // its names
+  void Abandon();                  // in a forked child: the names are the parent's
 
  private:
   enum class Lock : uint8_t { kMine, kTaken, kUnavailable };

@@ -76,7 +76,9 @@ void Origins::Note(const Piece& piece, const Producer& producer) {
   const auto known = std::find_if(of_storage.begin(), of_storage.end(),
                                   [&](const Record& r) { return SamePiece(r, record); });
   if (known != of_storage.end()) {
-    if (producer.module && known->version == record.version && known->step == record.step) return;
+    const bool unchanged = known->version == record.version && known->step == record.step;
+    // One tensor in two places of an entry has the first as its place.
+    if (unchanged && (producer.module || known->entry == record.entry)) return;
     of_storage.erase(known);
   }
   if (of_storage.size() >= kMaxPieces) of_storage.erase(of_storage.begin() + 1);

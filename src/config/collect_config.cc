@@ -34,6 +34,7 @@ constexpr string_view kTopKeys[] = {"task",
                                     "strict",
                                     "compiled",
                                     "reuse",
+                                    "api_list",
                                     "evidence",
                                     "backward_layout",
                                     "device_statistics",
@@ -51,6 +52,7 @@ constexpr string_view kTopKeys[] = {"task",
 constexpr string_view kSectionKeys[] = {
     "scope",      "list",       "tensor_list", "data_mode",     "summary_mode", "slice",
     "request_id", "bench_path", "diff_nums",   "overflow_nums", "check_mode",   "file_format"};
+constexpr string_view kApiListKeys[] = {"add", "remove"};
 constexpr string_view kSliceKeys[] = {"dim", "begin", "end", "size"};
 
 constexpr int64_t kLeastBuffer = 64 << 10, kMostBuffer = 1 << 30;  // bytes (decisions.md 8)
@@ -251,10 +253,37 @@ class ConfigReader {
     top.Bool("strict", config_.strict);
     top.Choice<bool>("compiled", kCompiledWords, config_.compiled_as_leaf);
     top.Choice<bool>("reuse", kReuseWords, config_.reuse_statistics);
+    ReadApiList(top);
     top.Choice<Evidence>("evidence", kEvidenceWords, config_.evidence);
     top.Choice<BackwardLayout>("backward_layout", kBackwardLayoutWords, config_.backward_layout);
     top.Choice<DeviceStatistics>("device_statistics", kDeviceStatisticsWords,
                                  config_.device_statistics);
+  }
+
+  void ReadApiList(SectionReader& top) {
+    const json::Value* value = top.Find("api_list");
+    if (value == nullptr || value->is_null()) return;
+    const Spot spot = top.At("api_list");
+    if (!value->is_object()) {
+      return problems_.Add(
+          spot.Problem(WrongKind(*value), "expected an object with \"add\" and \"remove\""));
+    }
+    SectionReader list(spot, value, problems_, log_);
+    list.CheckKeys(kApiListKeys, config_.unknown_keys);
+    list.TextList("remove", config_.removed_apis);
+    DropEmpty(list, "remove", config_.removed_apis);
+    const json::Value* add = list.Find("add");
+    if (add == nullptr) return;
+    if (!add->is_object()) {
+      return problems_.Add(list.At("add").Problem(
+          WrongKind(*add), "expected an object like {\"my.module\": [\"function\"]}"));
+    }
+    SectionReader modules(list.At("add"), add, problems_, log_);
+    for (const auto* member = add->members_begin(); member != add->members_end(); ++member) {
+      std::vector<std::string> names;
+      modules.TextList(member->key, names);
+      config_.added_apis.emplace_back(member->key, std::move(names));
+    }
   }
 
   // ---- the section of the task

@@ -33,6 +33,7 @@ std::string_view LevelName(Level l);
 std::string_view SummaryModeName(SummaryMode m);
 std::string_view RiskLevelName(RiskLevel r);
 std::string_view OverwriteName(Overwrite o);
+std::string_view EvidenceName(Evidence e);
 
 // Restricts one dimension of every tensor that has it (dump.md 9.5).
 struct SliceItem {
@@ -77,6 +78,10 @@ struct CollectConfig {
   Evidence evidence = Evidence::kLight;
   BackwardLayout backward_layout = BackwardLayout::kNode;
   DeviceStatistics device_statistics = DeviceStatistics::kDevice;
+  // api_list: functions to record beside the built-in ones, by module; names of APIs that are not
+  // to be recorded ("Functional.relu", or "relu" of any prefix).
+  std::vector<std::pair<std::string, std::vector<std::string>>> added_apis;
+  std::vector<std::string> removed_apis;
   // Notes on keys that nobody knows, to be repeated at stop (decisions.md 12).
   std::vector<std::string> unknown_keys;
 };

@@ -93,6 +93,10 @@ TEST_F(CollectConfigTest, EveryKey) {
   EXPECT_TRUE(c->strict);
   EXPECT_TRUE(c->compiled_as_leaf);
   EXPECT_TRUE(c->reuse_statistics);
+  ASSERT_EQ(c->added_apis.size(), 1u);
+  EXPECT_EQ(c->added_apis[0].first, "my.kernels");
+  EXPECT_EQ(c->added_apis[0].second, std::vector<std::string>({"attention", "norm"}));
+  EXPECT_EQ(c->removed_apis, std::vector<std::string>({"Functional.relu"}));
   EXPECT_EQ(c->evidence, Evidence::kFull);
   EXPECT_EQ(c->backward_layout, BackwardLayout::kArguments);
   EXPECT_EQ(c->device_statistics, DeviceStatistics::kForce);
@@ -353,6 +357,13 @@ TEST_F(CollectConfigTest, KeysOfOurOwn) {
   EXPECT_EQ(
       KeyError("\"evidence\": \"all\""),
       ":2:1 evidence: the value \"all\" is not known; expected \"none\", \"light\" or \"full\"");
+  EXPECT_EQ(KeyError("\"api_list\": [\"relu\"]"),
+            ":2:1 api_list: the value [\"relu\"] is a list; expected an object with \"add\" and "
+            "\"remove\"");
+  EXPECT_EQ(KeyError("\"api_list\": {\"remov\": []}"),
+            ":2:14 api_list.remov: unknown key; did you mean \"remove\"?");
+  EXPECT_EQ(KeyError("\"api_list\": {\"add\": {\"m\": \"f\"}}"),
+            ":2:22 api_list.add.m: the value \"f\" is a string; expected a list of strings");
   EXPECT_EQ(KeyError("\"backward_layout\": 1"),
             ":2:1 backward_layout: the value 1 is an integer; expected \"node\" or \"arguments\"");
   EXPECT_EQ(

@@ -56,6 +56,15 @@ std::string JsonSlice(const SliceItem& item) {
   return out += "}";
 }
 
+std::string JsonApiList(const CollectConfig& c) {
+  std::string out = "{\"add\": {";
+  for (const auto& [module, names] : c.added_apis) {
+    if (!out.ends_with('{')) out += ", ";
+    out += JsonText(module) + ": " + JsonTexts(names);
+  }
+  return out + "}, \"remove\": " + JsonTexts(c.removed_apis) + "}";
+}
+
 }  // namespace
 
 std::string_view TaskName(Task t) { return WordOf(kTaskWords, t); }
@@ -63,6 +72,7 @@ std::string_view LevelName(Level l) { return WordOf(kLevelWords, l); }
 std::string_view SummaryModeName(SummaryMode m) { return WordOf(kSummaryModeWords, m); }
 std::string_view RiskLevelName(RiskLevel r) { return WordOf(kRiskLevelWords, r); }
 std::string_view OverwriteName(Overwrite o) { return WordOf(kOverwriteWords, o); }
+std::string_view EvidenceName(Evidence e) { return WordOf(kEvidenceWords, e); }
 
 std::vector<std::pair<std::string, std::string>> Settings(const CollectConfig& c) {
   const std::string task(TaskName(c.task));
@@ -88,6 +98,7 @@ std::vector<std::pair<std::string, std::string>> Settings(const CollectConfig& c
       {"strict", JsonBool(c.strict)},
       {"compiled", JsonText(WordOf(kCompiledWords, c.compiled_as_leaf))},
       {"reuse", JsonText(WordOf(kReuseWords, c.reuse_statistics))},
+      {"api_list", JsonApiList(c)},
       {"evidence", JsonText(WordOf(kEvidenceWords, c.evidence))},
       {"backward_layout", JsonText(WordOf(kBackwardLayoutWords, c.backward_layout))},
       {"device_statistics", JsonText(WordOf(kDeviceStatisticsWords, c.device_statistics))},

@@ -9,8 +9,8 @@
 namespace msprobe::config {
 
 inline constexpr std::pair<std::string_view, Task> kTaskWords[] = {
-    {"statistics", Task::kStatistics},   {"tensor", Task::kTensor},
-    {"structure", Task::kStructure},     {"nan_check", Task::kNanCheck},
+    {"statistics", Task::kStatistics},        {"tensor", Task::kTensor},
+    {"structure", Task::kStructure},          {"nan_check", Task::kNanCheck},
     {"overflow_check", Task::kOverflowCheck},
 };
 inline constexpr std::pair<std::string_view, Level> kLevelWords[] = {
