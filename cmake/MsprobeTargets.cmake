@@ -21,7 +21,7 @@ if("undefined" IN_LIST MSPROBE_SANITIZE)
 endif()
 
 if(MSPROBE_FUZZ)
-  add_compile_options(-fsanitize=fuzzer-no-link)
+  add_compile_options(-fsanitize=fuzzer-no-link -fsanitize-ignorelist=${PROJECT_SOURCE_DIR}/fuzz/ignorelist.txt)
 endif()
 
 # Highway 1.0 has no SSE2 target; Westmere (2010) is the floor on x86, nothing is assumed elsewhere.
