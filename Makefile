@@ -16,7 +16,7 @@ WERROR ?= OFF
 export VENV TORCH_INDEX JOBS WERROR
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow fuzz asan lint format tidy bench clean
+.PHONY: help setup demo test test-slow neutrality fuzz asan lint format tidy bench clean
 
 help:     ## this list
 	@sed -n 's/^\([a-z-]*\): *## /  make \1\t/p' Makefile | expand -t 16
@@ -31,6 +31,10 @@ demo:     ## two models with one wrong layer each: collect, compare, and name th
 test:     ## every C++ and Python test
 	@tools/setup.sh build test demo
 	@tools/run_tests.sh
+
+neutrality: ## trainings x levels x tasks, with collection and without: the matrix of what is bit-identical
+	@tools/setup.sh build test
+	@$(VENV)/bin/python tools/neutrality_matrix.py
 
 test-slow: ## the tests that take minutes: hundreds of kills, long runs, whole matrices
 	@tools/setup.sh build test demo

@@ -158,6 +158,10 @@ void DefineLifeCycle(nb::class_<PyCollector>& c) {
           "set_init_step", [](PyCollector& self, int64_t step) { self.core().SetInitStep(step); },
           nb::arg("step"))
       .def(
+      .def(
+          "set_state",
+          [](PyCollector& self, std::string json) { self.core().SetState(std::move(json)); },
+          nb::arg("json"), "The state of the program when the step began, for the closing block.")
           "set_environment",
           [](PyCollector& self, std::string torch_version, std::string python_version,
              std::optional<int64_t> world_size) {
@@ -202,6 +206,10 @@ void RegisterCollect(nb::module_& m) {
       [](PyCollector* self, OptionalText config_path, OptionalText task, OptionalText dump_path,
          OptionalText level, OptionalText steps_json, nb::object log) {
         new (self)
+      .def_prop_ro("evidence",
+                   [](const PyCollector& self) {
+                     return std::string(config::EvidenceName(self.config().evidence));
+                   })
             PyCollector(Arguments(std::move(config_path), std::move(task), std::move(dump_path),
                                   std::move(level), std::move(steps_json)),
                         std::move(log));

@@ -13,7 +13,6 @@ import os
 import sys
 import tempfile
 import time
-from itertools import product
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "python"))
@@ -26,7 +25,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kind", action="append", help="part of a kind's name; may be repeated; default: all")
     wanted = parser.parse_args().kind or [""]
-    cells = list(product(neutrality.LEVELS, neutrality.TASKS))
+    cells = neutrality.CELLS
     names = [*neutrality.KINDS, neutrality.DDP]
     width = max(map(len, names))
     print(f"{'':{width}}  " + "  ".join(f"{level + ' ' + task:14}" for level, task in cells))

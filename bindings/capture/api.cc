@@ -5,6 +5,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "bindings/capture/evidence.h"
+#include "bindings/capture/module_backward.h"
 #include "bindings/capture/recompute.h"
 #include "bindings/capture/stack.h"
 
@@ -46,6 +48,7 @@ void DescribeGradients(EntryBuilder& builder, Part part, PyObject* gradients) {
   builder.BeginPart(part);
   builder.OpenList();
   Describer describe(builder);
+  if (part == Part::kOutput) describe.SetProduces();
   if (PyTuple_Check(gradients)) {
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(gradients); ++i) {
       describe.Value(PyTuple_GET_ITEM(gradients, i));
@@ -137,6 +140,17 @@ void HookBackward(const ApiEntry& entry, int64_t number, PyObject* args, PyObjec
   if (!handle) ReportPythonFailure("hooking the backward of an API");
 }
 
+// backward_layout "arguments": one gradient per argument, whatever nodes the call is made of.
+struct Values {
+  PyObject *args, *kwargs, *output;
+};
+void HookArguments(const ApiEntry& entry, int64_t number, const Values& call,
+                   std::unique_ptr<BackwardRegion> region) {
+  if (entry.dropout && DropsNothing(call.args, call.kwargs)) return;
+  if (!session().collector->ApiPasses(entry.id, number, collect::Direction::kBackward)) return;
+  EndRegion(std::move(region), call.output, {entry.id, number, true}, nullptr);
+}
+
 // ---- asynchronous collectives
 // --------------------------------------------------------------------------------------------------
 
@@ -188,14 +202,37 @@ bool Postpone(const ApiEntry& entry, std::unique_ptr<EntryBuilder>& builder, PyO
   return true;
 }
 
+// What is looked at before a call to tell what it did.
+struct Before {
+  Versions versions;
+  RandomState random;
+};
+
+void DescribeInputs(const ApiEntry& entry, EntryBuilder& builder, PyObject* args, PyObject* kwargs,
+                    Before& before) {
+  Describer describe(builder);
+  describe.Positional(args, entry.input_mask);
+  describe.Keywords(kwargs, entry.input_mask);
+  if (!entry.qualified.empty()) builder.Extra("qualified", "\"" + entry.qualified + "\"");
+  const Session& s = session();
+  if (s.evidence) {
+    NoteAutocast(builder);
+    before.versions.Add(args, entry.writes_silently);
+    before.versions.Add(kwargs, entry.writes_silently);
+  }
+  if (s.random) before.random.Take(kwargs);
+}
+
 void AfterCall(const ApiEntry& entry, std::unique_ptr<EntryBuilder> builder, PyObject* args,
-               PyObject* kwargs, PyObject* output) {
+               PyObject* kwargs, PyObject* output, const Before& before) {
   NoteRecompute(*builder);
+  before.random.Note(*builder);
   if (entry.collective) {
     if (Postpone(entry, builder, args, kwargs, output)) return;
     Describer(*builder).ArgumentsAsOutput(args, kwargs, entry.output_mask);
   } else {
     Describer(*builder).Output(output, entry.output_mask);
+    before.versions.DescribeMutated(*builder, {args, kwargs, nullptr, output});
   }
   builder->Commit();
 }
@@ -216,6 +253,9 @@ ApiEntry* AddApi(std::string prefix, std::string name, std::string qualified, co
     slot->name = std::move(name);
     slot->qualified = std::move(qualified);
     slot->risk = risk;
+    // Their schemas do not say that running statistics are written.
+    slot->writes_silently = slot->name.find("batch_norm") != std::string::npos ||
+                            slot->name.find("instance_norm") != std::string::npos;
     if (session().collector != nullptr) {
       slot->id = session().collector->RegisterApi(slot->prefix, slot->name, slot->risk);
     }
@@ -250,16 +290,16 @@ PyObject* RecordCall(const ApiEntry& entry, PyObject* function, PyObject* callab
   const uint64_t generation = s.generation;
   int64_t number = -1;
   std::unique_ptr<EntryBuilder> builder;
+  Before before;
+  std::unique_ptr<BackwardRegion> region;
   {
     const DepthGuard tool(ts.tool_depth);
     const Quiet quiet;
     builder = s.collector->BeginApi(entry.id, CurrentStack(function), &number);
     if (builder != nullptr) {
-      Describer describe(*builder);
-      describe.Positional(args, entry.input_mask);
-      describe.Keywords(kwargs, entry.input_mask);
-      if (!entry.qualified.empty()) builder->Extra("qualified", "\"" + entry.qualified + "\"");
+      DescribeInputs(entry, *builder, args, kwargs, before);
     }
+    if (s.backward && s.arguments) region = BeginApiRegion(args, kwargs);
     ClearError();
   }
   PyObject* const output = PyObject_Call(callable, args, kwargs);
@@ -275,8 +315,14 @@ PyObject* RecordCall(const ApiEntry& entry, PyObject* function, PyObject* callab
   }
   const DepthGuard tool(ts.tool_depth);
   const Quiet quiet;
-  if (builder != nullptr) AfterCall(entry, std::move(builder), args, kwargs, output);
-  if (s.backward) HookBackward(entry, number, args, kwargs, output);
+  if (builder != nullptr) {
+    AfterCall(entry, std::move(builder), args, kwargs, output, before);
+  }
+  if (region != nullptr) {
+    HookArguments(entry, number, {args, kwargs, output}, std::move(region));
+  } else if (s.backward) {
+    HookBackward(entry, number, args, kwargs, output);
+  }
   ClearError();
   return output;
 }

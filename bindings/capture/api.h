@@ -15,8 +15,9 @@ struct ApiEntry {
   uint32_t id = 0;  // of the collector in force; set when a session begins
   std::string prefix, name;
   collect::Risk risk = collect::Risk::kFocus;
-  bool dropout = false;     // no backward hook when its probability is 0 (dump.md 6.6)
-  bool collective = false;  // output = the arguments, after the call (dump.md 6.7)
+  bool writes_silently = false;  // into arguments, past their version counters
+  bool dropout = false;          // no backward hook when its probability is 0 (dump.md 6.6)
+  bool collective = false;       // output = the arguments, after the call (dump.md 6.7)
   bool asynchronous =
       false;  // isend, irecv, batch_isend_irecv: the result is a handle, or a list of them
   Mask input_mask, output_mask;
@@ -25,6 +26,8 @@ struct ApiEntry {
   // Not recorded, but transparent: this clone of its body runs with the mode on (capture.md 2).
   PyObject* body_clone = nullptr;
 };
+
+inline constexpr const char* kEntryCapsule = "msprobe.capture.entry";  // of entries in Python
 
 // What to do with a function object that torch hands to the mode; nullptr: call through.
 const ApiEntry* FindApi(PyObject* function);

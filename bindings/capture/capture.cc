@@ -1,6 +1,9 @@
 #include "bindings/capture/capture.h"
 
+#include <cstdio>
+
 #include "bindings/capture/api.h"
+#include "bindings/capture/evidence.h"
 #include "bindings/capture/mode.h"
 #include "bindings/capture/modules.h"
 #include "bindings/capture/recompute.h"
@@ -10,8 +13,6 @@
 
 namespace msprobe::capture {
 namespace {
-
-constexpr const char* kEntryCapsule = "msprobe.capture.entry";
 
 const ApiEntry* EntryOf(PyObject* capsule) {
   return static_cast<const ApiEntry*>(PyCapsule_GetPointer(capsule, kEntryCapsule));
@@ -152,6 +153,17 @@ PyObject* LeaveRegionFunction(PyObject*, PyObject*) {
   Py_RETURN_NONE;
 }
 
+PyObject* Hash64Function(PyObject*, PyObject* tensor) {
+  const DepthGuard tool(thread_state().tool_depth);
+  const Quiet quiet;
+  const std::optional<uint64_t> hash = Hash64OfTensor(tensor);
+  if (PyErr_Occurred() != nullptr) return nullptr;
+  if (!hash.has_value()) Py_RETURN_NONE;
+  char text[17];
+  std::snprintf(text, sizeof(text), "%016llx", static_cast<unsigned long long>(*hash));
+  return PyUnicode_FromString(text);
+}
+
 // report(kind, detail): a failure of the Python side
 PyObject* Report(PyObject*, PyObject* args) {
   const char *kind = nullptr, *detail = nullptr;
@@ -183,6 +195,8 @@ PyMethodDef methods[] = {
     {"new_region", NewRegionFunction, METH_NOARGS, "A checkpointed region."},
     {"enter_region", EnterRegionFunction, METH_O, "The region's function begins."},
     {"leave_region", LeaveRegionFunction, METH_NOARGS, "The region's function has ended."},
+    {"hash64", Hash64Function, METH_O,
+     "Of a tensor's elements, 16 hex digits; None: not readable."},
     {"report", Report, METH_VARARGS, "Counts and logs a failure of ours."},
     {nullptr, nullptr, 0, nullptr}};
 
@@ -206,6 +220,7 @@ bool AddCaptureModule(PyObject* core) {
 
 void AttachCollector(collect::Collector& collector) {
   Session& s = session();
+  ForgetStorages(true);  // the collector before knows them
   s.collector = &collector;
   s.generation += 1;
   s.on = false;
@@ -221,6 +236,11 @@ void BeginRecording(bool unit) {
   s.backward = c.wants_backward();
   s.stacks = c.wants_stacks();
   s.parameters = c.wants_parameters();
+  s.evidence = c.evidence() != config::Evidence::kNone;
+  s.memory = s.evidence || c.reuses_statistics();
+  s.random = c.evidence() == config::Evidence::kFull;
+  s.arguments = c.gradients_by_argument();
+  s.every = c.wants_every();
   s.on = true;
 }
 
@@ -238,11 +258,15 @@ void BeforeStepEnds() {
   FlushModuleGradients();
 }
 
-void AfterStepEnded() { session().generation += 1; }
+void AfterStepEnded() {
+  session().generation += 1;
+  ForgetStorages(false);
+}
 
 void DetachCollector() {
   Session& s = session();
   s.on = false;
+  ForgetStorages(true);
   s.collector = nullptr;
   s.generation += 1;
 }

@@ -113,7 +113,8 @@ std::string Quoted(std::string_view text) {
   return out;
 }
 
-// Keys as Python's json writes them; other kinds by their repr.
+}  // namespace
+
 std::string KeyText(PyObject* key) {
   if (PyUnicode_Check(key)) return std::string(Utf8(key).view());
   if (key == Py_None) return "null";
@@ -127,8 +128,6 @@ std::string KeyText(PyObject* key) {
   if (out.size() > 200) out.resize(200);
   return out;
 }
-
-}  // namespace
 
 Utf8::Utf8(PyObject* string) {
   Py_ssize_t size = 0;
@@ -178,58 +177,11 @@ void Describer::Value(PyObject* value) {
     builder_.AbsentLeaf(Absent::kOutOfBudget, "more than 200000 values in one entry");
     return;
   }
+  if (Simple(value) || OfTorch(value)) return;
   switch (KindOf(type)) {
     case Kind::kTensor:
       Tensor(value);
       break;
-    case Kind::kNone:
-      builder_.Null();
-      break;
-    case Kind::kBool:
-      builder_.Scalar("bool", value == Py_True ? "true" : "false");
-      break;
-    case Kind::kInt:
-      Int(value);
-      break;
-    case Kind::kFloat: {
-      std::string text;
-      json::AppendDouble(text, PyFloat_AS_DOUBLE(value));
-      builder_.Scalar("float", text);
-      break;
-    }
-    case Kind::kStr:
-      builder_.Scalar("str", Quoted(Utf8(value).view()));
-      break;
-    case Kind::kEllipsis:
-      builder_.Scalar("ellipsis", "\"...\"");
-      break;
-    case Kind::kSlice:
-      Slice(value);
-      break;
-    case Kind::kSize: {
-      std::string text = "[";
-      for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(value); ++i) {
-        if (i > 0) text += ", ";
-        text += TextOf(PyTuple_GET_ITEM(value, i));
-      }
-      builder_.Scalar("torch.Size", text + "]");
-      break;
-    }
-    case Kind::kDtype:
-      builder_.Scalar("torch.dtype", Quoted(TextOf(value)));
-      break;
-    case Kind::kDevice:
-      builder_.Scalar("torch.device", Quoted(TextOf(value)));
-      break;
-    case Kind::kLayout:
-      builder_.Scalar("torch.layout", Quoted(TextOf(value)));
-      break;
-    case Kind::kMemoryFormat: {
-      std::string text = TextOf(value);
-      if (text.starts_with("torch.")) text.erase(0, 6);
-      builder_.Raw("{\"type\": \"torch.memory_format\", \"format\": " + Quoted(text) + "}");
-      break;
-    }
     case Kind::kSequence:
       Sequence(value);
       break;
@@ -246,9 +198,72 @@ void Describer::Value(PyObject* value) {
       Fields(value, fields.get());
       break;
     }
-    case Kind::kOther:
+    default:
       Other(value);
-      break;
+  }
+}
+
+// Values of Python itself that have a leaf; false: it is none of them.
+bool Describer::Simple(PyObject* value) {
+  switch (KindOf(Py_TYPE(value))) {
+    case Kind::kNone:
+      builder_.Null();
+      return true;
+    case Kind::kBool:
+      builder_.Scalar("bool", value == Py_True ? "true" : "false");
+      return true;
+    case Kind::kInt:
+      Int(value);
+      return true;
+    case Kind::kFloat: {
+      std::string text;
+      json::AppendDouble(text, PyFloat_AS_DOUBLE(value));
+      builder_.Scalar("float", text);
+      return true;
+    }
+    case Kind::kStr:
+      builder_.Scalar("str", Quoted(Utf8(value).view()));
+      return true;
+    case Kind::kEllipsis:
+      builder_.Scalar("ellipsis", "\"...\"");
+      return true;
+    case Kind::kSlice:
+      Slice(value);
+      return true;
+    default:
+      return false;
+  }
+}
+
+// Values of torch that are no tensors; false: it is none of them.
+bool Describer::OfTorch(PyObject* value) {
+  switch (KindOf(Py_TYPE(value))) {
+    case Kind::kSize: {
+      std::string text = "[";
+      for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(value); ++i) {
+        if (i > 0) text += ", ";
+        text += TextOf(PyTuple_GET_ITEM(value, i));
+      }
+      builder_.Scalar("torch.Size", text + "]");
+      return true;
+    }
+    case Kind::kDtype:
+      builder_.Scalar("torch.dtype", Quoted(TextOf(value)));
+      return true;
+    case Kind::kDevice:
+      builder_.Scalar("torch.device", Quoted(TextOf(value)));
+      return true;
+    case Kind::kLayout:
+      builder_.Scalar("torch.layout", Quoted(TextOf(value)));
+      return true;
+    case Kind::kMemoryFormat: {
+      std::string text = TextOf(value);
+      if (text.starts_with("torch.")) text.erase(0, 6);
+      builder_.Raw("{\"type\": \"torch.memory_format\", \"format\": " + Quoted(text) + "}");
+      return true;
+    }
+    default:
+      return false;
   }
 }
 
@@ -432,6 +447,7 @@ void Describer::Keywords(PyObject* kwargs, const Mask& mask) {
 }
 
 void Describer::Output(PyObject* output, const Mask& mask) {
+  produces_ = true;
   builder_.BeginPart(Part::kOutput);
   if (IsNamedTuple(output)) {
     Value(output);
@@ -454,6 +470,7 @@ void Describer::Output(PyObject* output, const Mask& mask) {
 }
 
 void Describer::ArgumentsAsOutput(PyObject* args, PyObject* kwargs, const Mask& mask) {
+  produces_ = true;
   builder_.BeginPart(Part::kOutput);
   builder_.OpenList();
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args); ++i) {
@@ -474,6 +491,7 @@ void Describer::ArgumentsAsOutput(PyObject* args, PyObject* kwargs, const Mask& 
 }
 
 void Describer::Parameters(PyObject* parameters) {
+  produces_ = false;
   builder_.BeginPart(Part::kParameters);
   builder_.OpenObject();
   Py_ssize_t position = 0;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -36,6 +37,9 @@ class Describer {
  public:
   explicit Describer(collect::EntryBuilder& builder) : builder_(builder) {}
 
+  // The values from here on are results of the call: their memory is remembered as its work.
+  void SetProduces() { produces_ = true; }
+
   void Value(PyObject* value);
   void Tensor(PyObject* tensor);
   void Positional(PyObject* args, const Mask& mask);  // a list part
@@ -51,9 +55,12 @@ class Describer {
   void Dict(PyObject* dict);
   void Fields(PyObject* value, PyObject* names);
   void Other(PyObject* value);
-  void ArrayLike(PyObject* answer);
+  // `tensor`: what the answer is about, or null for arrays of others.
+  void ArrayLike(PyObject* answer, PyObject* tensor = nullptr);
   void Slice(PyObject* slice);
   void Int(PyObject* value);
+  bool Simple(PyObject* value);
+  bool OfTorch(PyObject* value);
   bool PlainTensor(PyObject* tensor);
   void AnyTensor(PyObject* tensor);
   bool Enter(PyObject* container);
@@ -62,8 +69,14 @@ class Describer {
   collect::EntryBuilder& builder_;
   std::vector<PyObject*> containers_;  // from outside in, borrowed
   uint32_t leaves_ = 0;
+  bool produces_ = false;
 };
 
 bool IsNamedTuple(PyObject* value);
+// hash64 of any tensor whose elements can be read; nullopt: there are none to read, or more than
+// `at_most`.
+std::optional<uint64_t> Hash64OfTensor(PyObject* tensor, int64_t at_most = INT64_MAX);
+// A dict key as Python's json writes it; other kinds by their repr.
+std::string KeyText(PyObject* key);
 
 }  // namespace msprobe::capture

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "bindings/capture/state.h"
@@ -84,6 +85,26 @@ PyObject* CallTransparent(PyObject* clone, PyObject* args, PyObject* kwargs) {
   return result;
 }
 
+// The entry of a function that no list names (risk_level EVERY); nullptr: it is not to be recorded.
+// Asked once per function.
+const ApiEntry* EveryEntry(PyObject* function) {
+  // Apart from the listed ones: another collection of this process may not want them.
+  static auto* const known = new std::unordered_map<PyObject*, const ApiEntry*>;
+  if (const auto it = known->find(function); it != known->end()) return it->second;
+  const DepthGuard tool(thread_state().tool_depth);
+  const Quiet quiet;
+  const ApiEntry* entry = nullptr;
+  const Ref capsule = Ref::Steal(PyObject_CallOneArg(torch_objects().every_entry, function));
+  if (capsule && PyCapsule_CheckExact(capsule.get()) != 0) {
+    entry = static_cast<ApiEntry*>(PyCapsule_GetPointer(capsule.get(), kEntryCapsule));
+  }
+  if (!capsule) ReportPythonFailure("naming a function");
+  ClearError();
+  Py_INCREF(function);  // so that its address stays its own
+  known->emplace(function, entry);
+  return entry;
+}
+
 // __torch_function__(func, types, args=(), kwargs=None)
 PyObject* TorchFunction(PyObject*, PyObject* const* a, Py_ssize_t n) {
   if (n < 1) {
@@ -109,7 +130,8 @@ PyObject* TorchFunction(PyObject*, PyObject* const* a, Py_ssize_t n) {
       Py_TYPE(function) == &_PyMethodWrapper_Type) {
     return PyObject_Call(function, args, kwargs);
   }
-  const ApiEntry* const entry = was_noted ? noted : FindApi(function);
+  const ApiEntry* entry = was_noted ? noted : FindApi(function);
+  if (entry == nullptr && s.every) entry = EveryEntry(function);
   if (entry == nullptr) return PyObject_Call(function, args, kwargs);
   if (entry->body_clone != nullptr) return CallTransparent(entry->body_clone, args, kwargs);
   return RecordCall(*entry, function, function, args, kwargs);

@@ -18,10 +18,14 @@ using collect::Part;
 constexpr size_t kMaxNodes =
     200'000;  // walked for one module call; beyond: no gradients of its inputs
 
+constexpr size_t kMaxVisited = 10'000;  // values of one call: shared lists can unfold without end
+
 // Appends the tensors of `value` that require grad, flattened through lists, tuples and dicts.
 // Borrowed references.
-void CollectTensors(PyObject* value, std::vector<PyObject*>& out, int depth = 0) {
+// NOLINTNEXTLINE(misc-no-recursion): the depth is bounded
+void CollectTensors(PyObject* value, std::vector<PyObject*>& out, size_t& visited, int depth) {
   const Torch& torch = torch_objects();
+  if (++visited > kMaxVisited) return;
   if (PyObject_TypeCheck(value, torch.tensor)) {
     const Ref needs = Ref::Steal(torch.requires_grad(value));
     if (!needs) ClearError();
@@ -31,13 +35,20 @@ void CollectTensors(PyObject* value, std::vector<PyObject*>& out, int depth = 0)
   if (depth >= 100) return;
   if (PyTuple_Check(value) || PyList_Check(value)) {
     for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(value); ++i) {
-      CollectTensors(PySequence_Fast_GET_ITEM(value, i), out, depth + 1);
+      CollectTensors(PySequence_Fast_GET_ITEM(value, i), out, visited, depth + 1);
     }
   } else if (PyDict_Check(value)) {
     Py_ssize_t position = 0;
     PyObject *key = nullptr, *item = nullptr;
-    while (PyDict_Next(value, &position, &key, &item) != 0) CollectTensors(item, out, depth + 1);
+    while (PyDict_Next(value, &position, &key, &item) != 0) {
+      CollectTensors(item, out, visited, depth + 1);
+    }
   }
+}
+
+void CollectTensors(PyObject* value, std::vector<PyObject*>& out) {
+  size_t visited = 0;
+  CollectTensors(value, out, visited, 0);
 }
 
 uint32_t OutputNumber(PyObject* tensor) {
@@ -84,8 +95,8 @@ class ModuleGradients : public std::enable_shared_from_this<ModuleGradients> {
         false;  // the output is an input: its gradient cannot be told from that of other users
   };
 
-  uint32_t module = 0;
-  int64_t number = 0;
+  GradientOwner owner;
+  ArgumentPlan plan;
   uint64_t generation = session().generation;
   std::vector<Slot> outputs, inputs;
   bool out_of_budget = false;
@@ -105,6 +116,7 @@ class ModuleGradients : public std::enable_shared_from_this<ModuleGradients> {
   void Begin();
   void WriteInputs();
   void WritePart(Part part, std::vector<Slot>& slots);
+  void WriteSlot(Describer& describe, Part part, const Slot& slot);
   static bool Complete(const std::vector<Slot>& slots) {
     return std::all_of(slots.begin(), slots.end(),
                        [](const Slot& s) { return s.arrived >= s.expected; });
@@ -133,8 +145,13 @@ void ModuleGradients::Begin() {
   begun_ = true;
   inputs_written_ = false;
   begun_records().push_back(weak_from_this());
-  session().collector->EnterModuleBackward(module, number);
-  builder_ = session().collector->BeginModuleBackward(module, number);
+  collect::Collector& collector = *session().collector;
+  if (owner.api) {
+    builder_ = collector.BeginApiBackward(owner.id, owner.number);
+    return;
+  }
+  collector.EnterModuleBackward(owner.id, owner.number);
+  builder_ = collector.BeginModuleBackward(owner.id, owner.number);
 }
 
 void ModuleGradients::OutputFired(PyObject* gradients,
@@ -175,22 +192,40 @@ void ModuleGradients::BoundaryFired(PyObject* gradients,
   if (Complete(inputs)) Finish();
 }
 
+void ModuleGradients::WriteSlot(Describer& describe, Part part, const Slot& slot) {
+  if (slot.gradient) {
+    describe.Value(slot.gradient.get());
+  } else if (slot.identity) {
+    builder_->AbsentLeaf(Absent::kUnsupported, owner.api ? "the call handed its input on"
+                                                         : "the module handed its input on");
+  } else if (out_of_budget && part == Part::kOutput) {
+    builder_->AbsentLeaf(Absent::kOutOfBudget, "more than 200000 graph nodes inside the call");
+  } else {
+    builder_->Null();
+  }
+}
+
 void ModuleGradients::WritePart(Part part, std::vector<Slot>& slots) {
   if (builder_ != nullptr) {
     builder_->BeginPart(part);
     builder_->OpenList();
     Describer describe(*builder_);
-    for (const Slot& slot : slots) {
-      if (slot.gradient) {
-        describe.Value(slot.gradient.get());
-      } else if (slot.identity) {
-        builder_->AbsentLeaf(Absent::kUnsupported, "the module handed its input on");
-      } else if (out_of_budget && part == Part::kOutput) {
-        builder_->AbsentLeaf(Absent::kOutOfBudget,
-                             "more than 200000 graph nodes inside the module");
-      } else {
-        builder_->Null();
+    if (part == Part::kOutput) describe.SetProduces();
+    if (owner.api && part == Part::kOutput) {
+      size_t next = 0;
+      for (const ArgumentPlan::Step step : plan.steps) {
+        if (step == ArgumentPlan::Step::kOpenList) {
+          builder_->OpenList();
+        } else if (step == ArgumentPlan::Step::kCloseList) {
+          builder_->CloseList();
+        } else if (step == ArgumentPlan::Step::kNull || next >= slots.size()) {
+          builder_->Null();
+        } else {
+          WriteSlot(describe, part, slots[next++]);
+        }
       }
+    } else {
+      for (const Slot& slot : slots) WriteSlot(describe, part, slot);
     }
     builder_->CloseList();
     builder_->EndPart();
@@ -217,8 +252,11 @@ void ModuleGradients::Finish() {
     const Quiet quiet;
     if (!inputs_written_) WriteInputs();
     WritePart(Part::kOutput, inputs);
-    if (builder_ != nullptr) builder_->Commit();
-    session().collector->LeaveModuleBackward(module, number);
+    if (builder_ != nullptr) {
+      if (owner.api) builder_->Extra("layout", "\"arguments\"");
+      builder_->Commit();
+    }
+    if (!owner.api) session().collector->LeaveModuleBackward(owner.id, owner.number);
   } else if (builder_ != nullptr) {
     builder_->Discard();
   }
@@ -420,40 +458,94 @@ NodeSlots OutputNodes(const std::vector<PyObject*>& tensors, const BackwardRegio
 
 }  // namespace
 
-std::unique_ptr<BackwardRegion> BeginRegion(PyObject* args, const BackwardRegion* parent) {
+namespace {
+
+// Reads the edges of `tensors` and the number of the next node into the region. False: it failed.
+bool Prepare(BackwardRegion& region, const std::vector<PyObject*>& tensors) {
   const Torch& torch = torch_objects();
-  if (!GradEnabled()) return nullptr;
-  auto region = std::make_unique<BackwardRegion>();
-  region->keeps_leaves = parent != nullptr && parent->keeps_leaves;
-  std::vector<PyObject*> tensors;
-  CollectTensors(args, tensors);
   for (PyObject* tensor : tensors) {
     Edge edge = EdgeOf(tensor);
     if (!edge.node) {
       edge.node = Ref::Steal(PyObject_CallOneArg(torch.leaf_edge, tensor));
       if (!edge.node) ClearError();
-      region->keeps_leaves = true;
+      region.keeps_leaves = true;
     }
-    region->inputs.push_back(std::move(edge));
+    region.inputs.push_back(std::move(edge));
   }
   const Ref next = Ref::Steal(PyObject_CallNoArgs(torch.next_sequence));
-  region->first_sequence = next ? PyLong_AsUnsignedLongLong(next.get()) : 0;
-  if (PyErr_Occurred() != nullptr) {
-    ReportPythonFailure("reading the sequence number of the graph");
-    return nullptr;
+  region.first_sequence = next ? PyLong_AsUnsignedLongLong(next.get()) : 0;
+  if (PyErr_Occurred() == nullptr) return true;
+  ReportPythonFailure("reading the sequence number of the graph");
+  return false;
+}
+
+// One argument: a tensor that requires grad takes a slot, a list with such tensors keeps its shape.
+void PlanValue(PyObject* value, ArgumentPlan& plan, std::vector<PyObject*>& tensors) {
+  std::vector<PyObject*> inside;
+  CollectTensors(value, inside);
+  if (inside.empty()) {
+    plan.steps.push_back(ArgumentPlan::Step::kNull);
+    return;
   }
+  if (PyObject_TypeCheck(value, torch_objects().tensor)) {
+    plan.steps.push_back(ArgumentPlan::Step::kGradient);
+    tensors.push_back(value);
+    return;
+  }
+  plan.steps.push_back(ArgumentPlan::Step::kOpenList);
+  if (PyTuple_Check(value) || PyList_Check(value)) {
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(value); ++i) {
+      PyObject* const item = PySequence_Fast_GET_ITEM(value, i);
+      const bool tensor = std::find(inside.begin(), inside.end(), item) != inside.end();
+      plan.steps.push_back(tensor ? ArgumentPlan::Step::kGradient : ArgumentPlan::Step::kNull);
+      if (tensor) tensors.push_back(item);
+    }
+  } else {  // a dict: in the order of its tensors
+    for (PyObject* tensor : inside) {
+      plan.steps.push_back(ArgumentPlan::Step::kGradient);
+      tensors.push_back(tensor);
+    }
+  }
+  plan.steps.push_back(ArgumentPlan::Step::kCloseList);
+}
+
+}  // namespace
+
+std::unique_ptr<BackwardRegion> BeginRegion(PyObject* args, const BackwardRegion* parent) {
+  if (!GradEnabled()) return nullptr;
+  auto region = std::make_unique<BackwardRegion>();
+  region->keeps_leaves = parent != nullptr && parent->keeps_leaves;
+  std::vector<PyObject*> tensors;
+  CollectTensors(args, tensors);
+  if (!Prepare(*region, tensors)) return nullptr;
   return region;
 }
 
-void EndRegion(std::unique_ptr<BackwardRegion> region, PyObject* output, uint32_t module,
-               int64_t number, BackwardRegion* parent) {
+std::unique_ptr<BackwardRegion> BeginApiRegion(PyObject* args, PyObject* kwargs) {
+  if (!GradEnabled()) return nullptr;
+  auto region = std::make_unique<BackwardRegion>();
+  std::vector<PyObject*> tensors;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args); ++i) {
+    PlanValue(PyTuple_GET_ITEM(args, i), region->plan, tensors);
+  }
+  Py_ssize_t position = 0;
+  PyObject *key = nullptr, *value = nullptr;
+  while (kwargs != nullptr && PyDict_Next(kwargs, &position, &key, &value) != 0) {
+    PlanValue(value, region->plan, tensors);
+  }
+  if (!Prepare(*region, tensors)) return nullptr;
+  return region;
+}
+
+void EndRegion(std::unique_ptr<BackwardRegion> region, PyObject* output, const GradientOwner& owner,
+               BackwardRegion* parent) {
   const Torch& torch = torch_objects();
   std::vector<PyObject*> tensors;
   CollectTensors(output, tensors);
   if (tensors.empty()) return;
   const auto record = std::make_shared<ModuleGradients>();
-  record->module = module;
-  record->number = number;
+  record->owner = owner;
+  record->plan = std::move(region->plan);
   record->outputs.resize(tensors.size());
   record->inputs.resize(region->inputs.size());
   const NodeSlots outputs = OutputNodes(tensors, *region, *record);

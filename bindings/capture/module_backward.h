@@ -28,6 +28,19 @@ struct Exit {
   Edge to;
 };
 
+// Whose gradients: the call of a module, or of an API (backward_layout "arguments").
+struct GradientOwner {
+  uint32_t id = 0;  // of the collector
+  int64_t number = 0;
+  bool api = false;
+};
+
+// Where gradients stand in the record of an API: as its arguments do, with null for what has none.
+struct ArgumentPlan {
+  enum class Step : uint8_t { kGradient, kNull, kOpenList, kCloseList };
+  std::vector<Step> steps;  // kGradient takes the next input of the region
+};
+
 // What is known of the graph while a module's forward runs, and what its parent needs of it
 // afterwards.
 struct BackwardRegion {
@@ -37,15 +50,19 @@ struct BackwardRegion {
   // Regions of finished children by the nodes that made their outputs.
   std::unordered_map<PyObject*, std::shared_ptr<std::vector<Exit>>> children;
   std::vector<Ref> child_nodes;  // the keys of `children`, held
+  ArgumentPlan plan;             // of an API
 };
 
 // Before the forward: nullptr when gradients are off. `parent` may be null.
 std::unique_ptr<BackwardRegion> BeginRegion(PyObject* args, const BackwardRegion* parent);
 
+// The same for an API: positional arguments, then the values of the keywords.
+std::unique_ptr<BackwardRegion> BeginApiRegion(PyObject* args, PyObject* kwargs);
+
 // After the forward: finds the boundary, places the hooks, and hands the region's exits to the
 // parent.
-void EndRegion(std::unique_ptr<BackwardRegion> region, PyObject* output, uint32_t module,
-               int64_t number, BackwardRegion* parent);
+void EndRegion(std::unique_ptr<BackwardRegion> region, PyObject* output, const GradientOwner& owner,
+               BackwardRegion* parent);
 
 // Writes the records that have begun and wait for gradients that will not come.
 void FlushModuleGradients();

@@ -35,6 +35,12 @@ Ref HandledError() {
 #endif
 }
 
+Ref Buffers(PyObject* module) {
+  Ref buffers = Ref::Steal(PyObject_GetAttr(module, torch_objects().s_buffers));
+  if (!buffers) ClearError();  // a script module keeps them elsewhere
+  return buffers;
+}
+
 // (module, args, kwargs) -> None
 PyObject* PreHookCall(PyObject* self, PyObject* const* args, size_t nargsf, PyObject*) {
   const auto* hook = reinterpret_cast<ModuleHook*>(self);
@@ -55,6 +61,12 @@ PyObject* PreHookCall(PyObject* self, PyObject* const* args, size_t nargsf, PyOb
     Describer describe(*frame->builder);
     describe.Positional(args[1], {});
     describe.Keywords(PyDict_Check(args[2]) ? args[2] : nullptr, {});
+    if (s.evidence) {
+      NoteAutocast(*frame->builder);
+      frame->versions.Add(args[1], false);
+      frame->versions.Add(args[2], false);
+      frame->versions.Add(Buffers(args[0]).get(), true);
+    }
   }
   if (s.backward) {
     const BackwardRegion* parent = ts.modules.empty() ? nullptr : ts.modules.back()->region.get();
@@ -80,14 +92,17 @@ std::unique_ptr<ModuleFrame> TakeFrame(ThreadState& ts, uint32_t module) {
   return frame;
 }
 
-void DescribeEnd(ModuleFrame& frame, PyObject* module, PyObject* output) {
+// `args` as of a forward hook: module, arguments, keywords, output.
+void DescribeEnd(ModuleFrame& frame, PyObject* const* args) {
   if (frame.builder == nullptr) return;
   Describer describe(*frame.builder);
-  describe.Output(output, {});
+  describe.Output(args[3], {});
   if (session().parameters) {
-    const Ref parameters = Ref::Steal(PyObject_GetAttr(module, torch_objects().s_parameters));
+    const Ref parameters = Ref::Steal(PyObject_GetAttr(args[0], torch_objects().s_parameters));
     describe.Parameters(parameters.get());
   }
+  const Ref buffers = Buffers(args[0]);
+  frame.versions.DescribeMutated(*frame.builder, {args[1], args[2], buffers.get(), args[3]});
   NoteRecompute(*frame.builder);
   frame.builder->Commit();
 }
@@ -106,12 +121,12 @@ PyObject* PostHookCall(PyObject* self, PyObject* const* args, size_t nargsf, PyO
     Py_RETURN_NONE;
   }
   const Quiet quiet;
-  DescribeEnd(*frame, args[0], args[3]);
+  DescribeEnd(*frame, args);
   // A forward that raised reaches us with None and the exception in flight.
   const bool raised = args[3] == Py_None && HandledError().get() != frame->handled_error.get();
   if (frame->region != nullptr && !raised) {
     BackwardRegion* parent = ts.modules.empty() ? nullptr : ts.modules.back()->region.get();
-    EndRegion(std::move(frame->region), args[3], hook->module, frame->call.number, parent);
+    EndRegion(std::move(frame->region), args[3], {hook->module, frame->call.number, false}, parent);
   }
   s.collector->LeaveModule(frame->call);
   ClearError();

@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "bindings/capture/evidence.h"
 #include "bindings/capture/module_backward.h"
 #include "bindings/capture/py.h"
 #include "collect/collector.h"
@@ -21,6 +22,7 @@ struct ModuleFrame {
   std::unique_ptr<collect::EntryBuilder> builder;  // null: filtered
   Ref handled_error;                       // the exception that was being handled when it began
   std::unique_ptr<BackwardRegion> region;  // null: no gradients, or none wanted
+  Versions versions;                       // of arguments and buffers, before
 };
 
 bool InitModules();

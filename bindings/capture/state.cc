@@ -55,9 +55,12 @@ bool NoArgMethod::Resolve(PyTypeObject* type, const char* name) {
   return name_ != nullptr;
 }
 
+PyObject* NoArgMethod::Call(PyObject* object) const {
+  return fn_ != nullptr ? fn_(object, nullptr) : PyObject_CallMethodNoArgs(object, name_);
+}
+
 int NoArgMethod::Truth(PyObject* object) const {
-  const Ref answer =
-      Ref::Steal(fn_ != nullptr ? fn_(object, nullptr) : PyObject_CallMethodNoArgs(object, name_));
+  const Ref answer = Ref::Steal(Call(object));
   if (!answer) return -1;
   return answer.get() == Py_True ? 1 : 0;
 }
@@ -220,6 +223,13 @@ bool InitTorch(PyObject* objects) {
                          {"add_gradients", &torch.add_gradients},
                          {"next_sequence", &torch.next_sequence},
                          {"getline", &torch.getline},
+                         {"every_entry", &torch.every_entry},
+                         {"any_autocast", &torch.any_autocast},
+                         {"autocast_text", &torch.autocast_text},
+                         {"random_state", &torch.random_state},
+                         {"random_text", &torch.random_text},
+                         {"storage_expired", &torch.storage_expired},
+                         {"free_weak_ref", &torch.free_weak_ref},
                          {"inert", &torch.inert},
                          {"size", Place(torch.size)},
                          {"dtype", Place(torch.dtype)},
@@ -239,7 +249,10 @@ bool InitTorch(PyObject* objects) {
       {"__exit__", &torch.s_exit},
       {"_fields", &torch.s_fields},
       {"__dataclass_fields__", &torch.s_dataclass_fields},
-      {"p", &torch.s_p}};
+      {"p", &torch.s_p},
+      {"_cdata", &torch.s_cdata},
+      {"_weak_ref", &torch.s_weak_ref},
+      {"_buffers", &torch.s_buffers}};
   for (const auto& [text, place] : names) {
     *place = PyUnicode_InternFromString(text);
     if (*place == nullptr) return false;
@@ -254,7 +267,8 @@ bool InitTorch(PyObject* objects) {
       !torch.grad.Resolve(torch.tensor, "grad") ||
       !torch.version.Resolve(torch.tensor, "_version") ||
       !torch.is_neg.Resolve(torch.tensor, "is_neg") ||
-      !torch.is_conj.Resolve(torch.tensor, "is_conj")) {
+      !torch.is_conj.Resolve(torch.tensor, "is_conj") ||
+      !torch.untyped_storage.Resolve(torch.tensor, "untyped_storage")) {
     return false;
   }
   if (PyDict_GetItemString(objects, "without_exchange") == nullptr) FindExchangeTable(torch);

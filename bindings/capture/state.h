@@ -35,6 +35,7 @@ class NoArgMethod {
   bool Resolve(PyTypeObject* type, const char* name);
   // 1, 0, or -1 with a Python error set.
   int Truth(PyObject* object) const;
+  PyObject* Call(PyObject* object) const;  // new reference, or nullptr with a Python error
 
  private:
   PyCFunction fn_ = nullptr;
@@ -60,17 +61,25 @@ struct Torch {
   PyObject* add_gradients = nullptr;
   PyObject* next_sequence = nullptr;
   PyObject* getline = nullptr;
-  PyObject* inert = nullptr;  // what our hooks become when they are pickled or copied
+  // Evidence: () -> whether autocast is on, JSON of it, the states of the generators; and what
+  // to say when they have changed.
+  PyObject *any_autocast = nullptr, *autocast_text = nullptr, *random_state = nullptr,
+           *random_text = nullptr;
+  // Of weak references to storages, as torch.UntypedStorage has them: (number) -> …
+  PyObject *storage_expired = nullptr, *free_weak_ref = nullptr;
+  PyObject* every_entry = nullptr;  // (function) -> the entry of an unlisted one, or None
+  PyObject* inert = nullptr;        // what our hooks become when they are pickled or copied
   PyTypeObject *size = nullptr, *dtype = nullptr, *device = nullptr, *memory_format = nullptr,
                *layout = nullptr;
   const dlpack::ExchangeApi* exchange = nullptr;
   Getter requires_grad, grad_fn, output_nr, grad, version;
-  NoArgMethod is_neg, is_conj;
+  NoArgMethod is_neg, is_conj, untyped_storage;
   // Interned names.
   PyObject *s_register_hook = nullptr, *s_register_prehook = nullptr, *s_next_functions = nullptr,
            *s_sequence_nr = nullptr, *s_parameters = nullptr, *s_grad_fn = nullptr,
            *s_enter = nullptr, *s_exit = nullptr, *s_fields = nullptr,
-           *s_dataclass_fields = nullptr, *s_p = nullptr;
+           *s_dataclass_fields = nullptr, *s_p = nullptr, *s_cdata = nullptr, *s_weak_ref = nullptr,
+           *s_buffers = nullptr;
   std::string package_dir;  // frames from below it are ours
 };
 Torch& torch_objects();
@@ -81,6 +90,11 @@ struct Session {
   uint64_t generation = 0;  // changes at every step: hooks of an older one stay silent
   bool on = false;
   bool apis = false, modules = false, backward = false, stacks = false, parameters = false;
+  bool memory = false;     // leaves say which memory they are
+  bool evidence = false;   // "mutated", "autocast"
+  bool random = false;     // the states of random generators
+  bool arguments = false;  // gradients of APIs by argument
+  bool every = false;      // functions that no list names, too
 };
 Session& session();
 

@@ -2,7 +2,9 @@
 #include <array>
 
 #include "bindings/capture/describe.h"
+#include "bindings/capture/evidence.h"
 #include "bindings/capture/state.h"
+#include "metrics/tensor_stats.h"
 #include "tensor/dtype.h"
 
 namespace msprobe::capture {
@@ -138,6 +140,7 @@ bool Describer::PlainTensor(PyObject* tensor) {
   leaf.shape = view.shape;
   leaf.requires_grad = requires_grad.get() == Py_True;
   leaf.view = &view;
+  if (session().memory) leaf.memory = MemoryOf(tensor, view, produces_);
   builder_.Tensor(leaf);
   return true;
 }
@@ -158,12 +161,29 @@ void Describer::AnyTensor(PyObject* tensor) {
     builder_.AbsentLeaf(Absent::kUnsupported, why);
     return;
   }
-  ArrayLike(answer.get());
+  ArrayLike(answer.get(), tensor);
 }
+
+namespace {
+
+// Whether a plain tensor lies at `data` itself, which then is no copy.
+bool OwnMemory(PyObject* tensor, const std::byte* data) {
+  const Torch& torch = torch_objects();
+  if (tensor == nullptr ||
+      (Py_TYPE(tensor) != torch.tensor && Py_TYPE(tensor) != torch.parameter)) {
+    return false;
+  }
+  const Ref address = Ref::Steal(PyObject_CallMethod(tensor, "data_ptr", nullptr));
+  const void* const own = address ? PyLong_AsVoidPtr(address.get()) : nullptr;
+  ClearError();
+  return own != nullptr && own == data;
+}
+
+}  // namespace
 
 // (type, dtype text, shape, requires_grad, memory, extra JSON, reason): `memory` is a plain tensor,
 // a tuple of RawMemory, or None (no statistics). `reason` is text when the whole leaf is absent.
-void Describer::ArrayLike(PyObject* answer) {
+void Describer::ArrayLike(PyObject* answer, PyObject* tensor) {
   PyObject *type = nullptr, *dtype = nullptr, *shape = nullptr, *grad = nullptr, *memory = nullptr,
            *extra = nullptr, *reason = nullptr;
   std::vector<int64_t> extents;
@@ -190,10 +210,33 @@ void Describer::ArrayLike(PyObject* answer) {
   if (PyTuple_Check(memory)) {
     if (raw.Read(memory)) leaf.view = &raw.view;
     ClearError();
+    if (session().memory && leaf.view != nullptr && OwnMemory(tensor, raw.view.data)) {
+      leaf.memory = MemoryOf(tensor, raw.view, produces_);
+    }
   } else if (memory != Py_None && ViewOf(memory, view)) {
     leaf.view = &view;
   }
   builder_.Tensor(leaf);
+}
+
+std::optional<uint64_t> Hash64OfTensor(PyObject* tensor, int64_t at_most) {
+  TensorView view;
+  if (ViewOf(tensor, view)) {
+    if (view.num_elements() > at_most) return std::nullopt;
+    return metrics::Hash64Of(view);
+  }
+  if (at_most != INT64_MAX) return std::nullopt;
+  const Ref answer = Ref::Steal(PyObject_CallOneArg(torch_objects().plain_tensor, tensor));
+  if (!answer || !PyTuple_Check(answer.get()) || PyTuple_GET_SIZE(answer.get()) < 5) {
+    ClearError();
+    return std::nullopt;
+  }
+  PyObject* const memory = PyTuple_GET_ITEM(answer.get(), 4);
+  RawMemory raw;
+  if (PyTuple_Check(memory) && raw.Read(memory)) return metrics::Hash64Of(raw.view);
+  ClearError();
+  if (memory == Py_None || PyTuple_Check(memory) || !ViewOf(memory, view)) return std::nullopt;
+  return metrics::Hash64Of(view);
 }
 
 }  // namespace msprobe::capture

@@ -50,6 +50,9 @@ class Collector:
     def attach(self) -> None:
         """Makes this the collection that hooks report to."""
 
+    def set_state(self, json: str) -> None:
+        """The state of the program when the step began, for the closing block."""
+
     def detach(self) -> None:
         """Hooks report to nobody."""
 
@@ -98,6 +101,9 @@ class Collector:
 
     @property
     def compiled_as_leaf(self) -> bool: ...
+
+    @property
+    def evidence(self) -> str: ...
 
     @property
     def strict(self) -> bool: ...

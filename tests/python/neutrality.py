@@ -15,6 +15,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,14 @@ from msprobe.pytorch import PrecisionDebugger
 STEPS = 20
 LEVELS = ("L0", "L1", "mix")
 TASKS = ("statistics", "tensor", "md5")
+CELLS = (*product(LEVELS, TASKS), ("mix", "full"))
+# Settings of a column beside its level. "full": everything that capture can do beyond the default.
+SETTINGS: dict[str, dict[str, Any]] = {
+    "statistics": {},
+    "tensor": {"task": "tensor"},
+    "md5": {"section": {"summary_mode": "md5"}},
+    "full": {"evidence": "full", "backward_layout": "arguments", "risk_level": "EVERY"},
+}
 
 Training = tuple[list[nn.Module], list[torch.optim.Optimizer], Callable[[], Any]]
 
@@ -292,8 +301,7 @@ def plain(make: Callable[[], Training]) -> list[tuple[str, Any]]:
 def collection(folder: Path, level: str, task: str) -> Iterator[Callable[[list[nn.Module], Callable[[], Any]], None]]:
     """What to put around a step so that it is recorded; checks at the end that something was."""
     folder.mkdir(parents=True, exist_ok=True)
-    section = {"summary_mode": "md5"} if task == "md5" else {}
-    config = write_config(folder, level, task="statistics" if task == "md5" else task, section=section)
+    config = write_config(folder, level, **SETTINGS[task])
     PrecisionDebugger.reset()
 
     def around(models: list[nn.Module], step: Callable[[], Any]) -> None:

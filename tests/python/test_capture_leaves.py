@@ -300,7 +300,9 @@ tool.step()
     data = [
         json.loads((tmp_path / n / "step0" / "rank" / "dump.json").read_text())["data"] for n in ("with", "without")
     ]
-    assert list(data[0]) == ["Tensor.t.0.forward", "Torch.exp.0.forward", "Torch.exp.1.forward", "Torch.sum.0.forward"]
+    calls = ["Tensor.t.0", "Torch.exp.0", "Tensor.to.0", "Torch.exp.1", "Torch.sum.0"]
+    assert list(data[0]) == [f"{c}.forward" for c in calls]
+    assert data[0]["Torch.exp.1.forward"]["input_args"][0]["from"]["entry"] == "Tensor.to.0.forward"
     assert data[0] == data[1]
 
 

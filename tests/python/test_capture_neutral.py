@@ -23,7 +23,9 @@ from msprobe.pytorch import PrecisionDebugger
 # every level. The two large ones take seconds per cell.
 CELLS = dict.fromkeys(neutrality.KINDS, (("mix", "statistics"), ("L0", "tensor")))
 CELLS |= dict.fromkeys(neutrality.TRANSFORMERS, (("mix", "statistics"),))
-CELLS["attention, residual, shared weight"] += (("L0", "md5"), ("L1", "statistics"), ("mix", "tensor"))
+CELLS["attention, residual, shared weight"] += (("L0", "md5"), ("L1", "statistics"), ("mix", "tensor"), ("mix", "full"))
+CELLS["double backward"] += (("mix", "full"),)
+CELLS["checkpoints of both sorts"] += (("mix", "full"),)
 
 
 @pytest.mark.parametrize("kind", neutrality.KINDS)
@@ -31,6 +33,17 @@ def test_capture_training_is_bit_identical(kind, tmp_path):
     pytest.importorskip("transformers") if kind in neutrality.TRANSFORMERS else None
     found = neutrality.run_kind(neutrality.KINDS[kind], CELLS[kind], tmp_path)
     assert found == dict.fromkeys(CELLS[kind])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [*neutrality.KINDS, neutrality.DDP])
+def test_capture_training_is_bit_identical_in_the_whole_matrix(kind, tmp_path):
+    pytest.importorskip("transformers") if kind in neutrality.TRANSFORMERS else None
+    if kind == neutrality.DDP:
+        found = neutrality.run_ddp(neutrality.CELLS, tmp_path)
+    else:
+        found = neutrality.run_kind(neutrality.KINDS[kind], neutrality.CELLS, tmp_path)
+    assert found == dict.fromkeys(neutrality.CELLS)
 
 
 @pytest.mark.skipif(not torch.distributed.is_available(), reason="torch without distributed")

@@ -22,7 +22,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from msprobe._core import capture
-from msprobe.pytorch import _leaf
+from msprobe.pytorch import _evidence, _leaf
 
 _RISKS = {"CORE": 0, "FOCUS": 1, "LOW": 2}
 _DROPOUTS = {
@@ -181,6 +181,13 @@ def _initialise() -> None:
             "add_gradients": _leaf.add_gradients,
             "next_sequence": _leaf.next_sequence,
             "getline": linecache.getline,
+            "every_entry": _every_entry,
+            "any_autocast": _evidence.any_autocast,
+            "autocast_text": _evidence.autocast_text,
+            "random_state": _evidence.random_state,
+            "random_text": _evidence.random_text,
+            "storage_expired": torch.UntypedStorage._expired,
+            "free_weak_ref": torch.UntypedStorage._free_weak_ref,
             # A copy or a pickle of a hook of ours: a bound method of the standard library that takes anything and
             # returns None.
             "inert": (getattr, (nothing, "__exit__")),
@@ -303,6 +310,32 @@ def add_entry(prefix: str, name: str, risk: str = "FOCUS", qualified: str = "") 
     )
 
 
+# Of torch.Tensor: they belong to the autograd graph or to Python, and compute nothing.
+_NO_CALLS = {
+    "__get__", "__set__", "__delete__", "backward", "register_hook", "register_post_accumulate_grad_hook",
+    "retain_grad", "__repr__", "__format__", "__hash__", "__dir__", "__torch_function__", "__reduce_ex__", "__setstate__",
+}  # fmt: skip
+
+
+def _every_entry(function: Any) -> Any:
+    """The entry of a function that no list names (risk_level EVERY); None for what is not recorded."""
+    if isinstance(function, torch._ops.OpOverload | torch._ops.OpOverloadPacket):
+        space, _, name = str(function).partition(".")
+        return add_entry("Aten" if space == "aten" else space, name.replace(".", "_"), "LOW")
+    try:
+        known = torch.overrides.resolve_name(function)
+    except Exception:
+        return None
+    name = (known or "").rpartition(".")[2]
+    if not name or name in _NO_CALLS or (name.startswith("_") and not name.startswith("__")):
+        return None
+    for start, prefix in (("torch.Tensor.", "Tensor"), ("torch.nn.functional.", "Functional"), ("torch.", "Torch")):
+        if known is not None and known.startswith(start):
+            qualified = known if prefix == "Torch" and known.count(".") > 1 else ""
+            return add_entry(prefix, name, "LOW", qualified)
+    return None
+
+
 class CustomApis:
     """Functions that the user registered. They stay wrapped until they are restored."""
 
@@ -327,6 +360,17 @@ class CustomApis:
         capture.add_trampoline(recorded.__code__)
         functools.update_wrapper(recorded, function)
         wrapper: Any = staticmethod(recorded) if isinstance(original, staticmethod) else recorded
+        setattr(module, name, wrapper)
+        self._originals[id(module), name] = (module, original, own)
+
+    def knows(self, module: Any, name: str) -> bool:
+        """Whether this attribute is wrapped now."""
+        return (id(module), name) in self._originals
+
+    def put_back(self, module: Any, name: str, wrapper: Any) -> None:
+        """Wrap an attribute again, by a wrapper that `register` has made."""
+        own = name in (vars(module) if hasattr(module, "__dict__") else {})
+        original = vars(module)[name] if own else getattr(module, name)
         setattr(module, name, wrapper)
         self._originals[id(module), name] = (module, original, own)
 

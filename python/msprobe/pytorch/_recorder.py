@@ -13,6 +13,7 @@ from msprobe.pytorch import _environment, _log
 from msprobe.pytorch._compiled import CompiledLeaves
 from msprobe.pytorch._intercept import interception
 from msprobe.pytorch._modules import ModuleHooks
+from msprobe.pytorch._evidence import State
 
 Settings = tuple[str | None, str | None, str | None, str | None, str | None]
 
@@ -39,6 +40,7 @@ class Recorder:
         self.threads = _environment.Threads()
         self.eager = _environment.Eager()
         self.waits = _environment.Waits() if self.collector.wants_apis else None
+        self.state = State(self.collector) if self.collector.evidence == "full" else None
         self.intercept = interception() if self.collector.wants_apis else None
         both = self.collector.wants_apis and self.collector.wants_modules
         self.phases = _environment.Phases(self.collector) if both else None
@@ -51,7 +53,7 @@ class Recorder:
 
     def parts(self) -> list[Any]:
         """What is put in place at start, in this order, and taken away in the reverse one."""
-        optional = (self.eager, self.threads, self.regions, self.waits, self.phases)
+        optional = (self.eager, self.threads, self.regions, self.waits, self.phases, self.state)
         return [p for p in optional if p is not None]
 
     def watchers(self) -> list[Any]:

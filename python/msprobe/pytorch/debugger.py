@@ -192,6 +192,9 @@ class PrecisionDebugger:
             raise ConfigError(
                 ErrorCode.INVALID_ARGUMENT,
                 "start(model=...) is required at levels L0 and mix and with token_range: a torch.nn.Module, "
+            if recorder.state is not None:
+                given = model if model is not None else recorder.model
+                recorder.state.begin(check_models(given) if given is not None else [])
                 "or a list or tuple of them",
                 "model",
             )
