@@ -83,7 +83,7 @@ HtmlDetail Sides(const std::vector<Mode>& modes) {
   const auto add = [&](const char* label, const char* key) {
     out.lines.push_back({label, {fmt::format("t_{}", key), fmt::format("g_{}", key)}});
   };
-  add("name", "name");
+  out.lines.push_back({"golden name", {"", "other_name"}});
   add("dtype", "dtype");
   add("shape", "shape");
   add("requires_grad", "grad");
@@ -113,12 +113,8 @@ std::vector<HtmlDetail> Details(const std::vector<Mode>& modes) {
                      .sides = false});
     } else if (mode == Mode::kStatistics) {
       out.push_back({.title = "How far apart",
-                     .heads = {"difference", "relative"},
-                     .lines = {{"max", {"d_max", "r_max"}},
-                               {"min", {"d_min", "r_min"}},
-                               {"mean", {"d_mean", "r_mean"}},
-                               {"norm", {"d_norm", "r_norm"}},
-                               {"error of the row", {"", "error"}}},
+                     .heads = {},
+                     .lines = {{"relative error", {"error"}}},
                      .sides = false});
     }
   }
@@ -174,8 +170,8 @@ report::HtmlView ViewOf(const CompareRun& run) {
                 {"pass", HtmlTone::kGood, run.counts.pass}};
   v.columns = AllColumns(modes);
   v.details = Details(modes);
-  v.commands = {"msprobe diff {t_dump} {g_dump} --entry {same_name}",
-                "msprobe diff {t_dump} {g_dump} --entry {t_name} --golden-entry {other_name}",
+  v.commands = {"msprobe diff {t_dump} {g_dump} --entry {name}",
+                "msprobe diff {t_dump} {g_other} --entry {name} --golden-entry {other_name}",
                 "msprobe inspect {t_dump} --entry {entry}"};
   return v;
 }
@@ -195,15 +191,17 @@ void AddAnswer(const CompareRun& run, const std::vector<compare::State>& states,
   const size_t at = *run.first_bad_rank;
   const RankOutcome& rank = run.ranks[at];
   const std::string label = RankLabel(rank.job);
+  const bool alone = run.ranks.size() + run.missing.size() == 1;
   const bool first_row =
       rank.first_bad->reason.find("no wrong output has right inputs") != std::string::npos;
   const bool argument = states[at] == compare::State::kInput && !first_row;
   page.tone = run.counts.error > 0 ? HtmlTone::kBad : HtmlTone::kWarning;
-  page.answer = fmt::format("{}: {}{}{}",
-                            first_row  ? "First wrong row"
-                            : argument ? "First call with another argument"
-                                       : "First wrong output from right inputs",
-                            rank.first_bad->entry, label.empty() ? "" : ", ", label);
+  page.answer =
+      fmt::format("{}: {}{}{}",
+                  first_row  ? "First wrong row"
+                  : argument ? "First call with another argument"
+                             : "First wrong output from right inputs",
+                  rank.first_bad->entry, label.empty() || alone ? "" : ", ", alone ? "" : label);
   page.explanation = rank.first_bad->reason;
   page.commands = {fmt::format("msprobe diff {} {} --entry {}", rank.job.target_json,
                                rank.job.golden_json, rank.first_bad->row)};

@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <unordered_set>
 
 #include "app/compare_text.h"
 #include "app/json_rows.h"
@@ -24,7 +25,6 @@ using compare::Gate;
 using compare::Leaf;
 using compare::Mode;
 using compare::Row;
-using compare::StatCell;
 using compare::State;
 using report::Cell;
 using report::HtmlColumn;
@@ -98,28 +98,6 @@ Cell ValueCell(const CellValue& value) {
   return {};
 }
 
-Cell StatisticCell(const StatCell& cell) {
-  switch (cell.kind) {
-    case StatCell::Kind::kNumber:
-      return Cell::Double(cell.value);
-    case StatCell::Kind::kPercent:
-      return Cell::Double(cell.value / 100);
-    case StatCell::Kind::kZeroText:
-      return Cell::Double(0);
-    case StatCell::Kind::kNan:
-      return Cell::Double(kNothing);
-    case StatCell::Kind::kInf:
-      return Cell::Double(kInfinity);
-    case StatCell::Kind::kNegInf:
-      return Cell::Double(-kInfinity);
-    case StatCell::Kind::kNotAvailable:
-      return {};
-    case StatCell::Kind::kDiff:
-      return Cell::Text("differs");
-  }
-  return {};
-}
-
 std::string_view GradText(const Leaf& leaf) {
   if (leaf.requires_grad == Leaf::Grad::kUnknown) return {};
   return leaf.requires_grad == Leaf::Grad::kTrue ? "True" : "False";
@@ -174,6 +152,7 @@ class RowMaker {
       : job_(job), comparison_(comparison), face_(face), messages_(face), tree_(Tree()) {}
 
   std::span<const Cell> Cells(const Row& row, std::string_view cause, double inputs);
+  const ModuleTree& tree() const { return tree_; }
 
  private:
   ModuleTree Tree() const;
@@ -234,7 +213,6 @@ void RowMaker::AddSides(const Row& row) {
       cells_.push_back(leaf == nullptr ? Cell() : get(*leaf));
     }
   };
-  pair([](const Leaf& l) { return Cell::Text(l.name); });
   pair([](const Leaf& l) { return Cell::Text(l.dtype); });
   pair([](const Leaf& l) { return Cell::Text(l.shape); });
   pair([](const Leaf& l) { return Cell::Text(GradText(l)); });
@@ -249,13 +227,6 @@ void RowMaker::AddSides(const Row& row) {
 }
 
 void RowMaker::AddFigures(const Row& row) {
-  if (comparison_.mode == Mode::kStatistics) {
-    for (const auto* list : {&row.diff, &row.relative}) {
-      for (const StatCell& cell : *list) {
-        cells_.push_back(row.golden && row.target ? StatisticCell(cell) : Cell());
-      }
-    }
-  }
   if (comparison_.mode != Mode::kTensor) return;
   const metrics::PairMetrics& m = row.metrics;
   const bool all = row.gate == Gate::kCompared;
@@ -281,8 +252,8 @@ void RowMaker::AddPlaces(const Row& row) {
   const bool both = row.target != nullptr && row.golden != nullptr;
   const bool same = both && row.target->name == row.golden->name;
   Text(row.target != nullptr ? job_.target_json : job_.golden_json);
-  Text(both ? job_.golden_json : std::string_view());
-  Text(same ? row.target->name : std::string_view());
+  Text(same ? job_.golden_json : std::string_view());
+  Text(both && !same ? job_.golden_json : std::string_view());
   Text(both && !same ? row.golden->name : std::string_view());
 }
 
@@ -312,11 +283,11 @@ std::span<const Cell> RowMaker::Cells(const Row& row, std::string_view cause, do
   } else {
     cells_.push_back(Cell::Double(error));
   }
-  Text(message_);
   Text(stack_);
   AddPlaces(row);
   AddSides(row);
   AddFigures(row);
+  Text(message_);
   return cells_;
 }
 
@@ -367,40 +338,35 @@ std::vector<HtmlColumn> HtmlColumns(Mode mode) {
                    .width = std::max(width, 0),
                    .help = std::move(help)});
   };
-  add("verdict", "Verdict", Kind::kCategory, 110);
+  add("verdict", "Verdict", Kind::kCategory, 105);
   add("name", "Name", Kind::kText, 0);
   add("entry", "Call", Kind::kCategory);
   add("tree", "Module", Kind::kCategory);
   add("series", "Place", Kind::kCategory);
   add("cause", "Cause", Kind::kCategory);
-  add("error", "Error", Kind::kNumber, mode == Mode::kMd5 ? -1 : 95,
+  add("error", "Error", Kind::kNumber, mode == Mode::kMd5 ? -1 : 85,
       "relative error, see the plot");
-  add("message", "Why", Kind::kText, 0);
   add("stack", "Stack", Kind::kCategory);
-  for (const char* key : {"t_dump", "g_dump", "same_name", "other_name"}) {
+  for (const char* key : {"t_dump", "g_dump", "g_other", "other_name"}) {
     add(key, key, Kind::kCategory);
   }
   const auto sides = [&](const std::string& key, Kind kind) {
     add("t_" + key, key + ", target", kind);
     add("g_" + key, key + ", golden", kind);
   };
-  sides("name", Kind::kText);
   sides("dtype", Kind::kCategory);
   add("t_shape", "Shape", Kind::kCategory, 110, "shape on the target side");
   add("g_shape", "shape, golden", Kind::kCategory);
   sides("grad", Kind::kCategory);
+  const auto why = [&] { add("message", "Why", Kind::kText, 0); };
   if (mode == Mode::kMd5) {
     sides("md5", Kind::kText);
+    why();
     return out;
   }
   for (const char* key : {"max", "min", "mean", "norm"}) sides(key, Kind::kNumber);
   if (mode == Mode::kStatistics) {
-    for (const char* key : {"max", "min", "mean", "norm"}) {
-      add(fmt::format("d_{}", key), key, Kind::kNumber);
-    }
-    for (const char* key : {"max", "min", "mean"})
-      add(fmt::format("r_{}", key), key, Kind::kNumber);
-    add("r_norm", "Norm", Kind::kNumber, 85, "relative difference of the norms");
+    why();
     return out;
   }
   add("cosine", "Cosine", Kind::kNumber, 85, "cosine of the angle between both tensors");
@@ -410,12 +376,15 @@ std::vector<HtmlColumn> HtmlColumns(Mode mode) {
   add("thousandth", "within 0.001", Kind::kNumber);
   add("five", "within 0.005", Kind::kNumber);
   sides("file", Kind::kText);
+  why();
   return out;
 }
 
-std::vector<std::string_view> CausesOf(const Comparison& comparison, compare::Face face) {
+std::vector<std::string_view> CausesOf(const Comparison& comparison, compare::Face face,
+                                       const ModuleTree& tree) {
   std::vector<std::string_view> out(comparison.rows.size());
   bool begun = false;
+  std::unordered_set<std::string> around;  // branches that hold a call where an error begins
   for (size_t first = 0, last = 0; first < out.size(); first = last) {
     last = EndOfCall(comparison, first);
     if (comparison.rows[first].target == nullptr) continue;
@@ -431,11 +400,23 @@ std::vector<std::string_view> CausesOf(const Comparison& comparison, compare::Fa
     }
     // Gradients of parameters have no inputs of their own: they explain nothing that was wrong
     // before.
+    const std::string path =
+        tree.PathOf(comparison.EntryName(*comparison.rows[first].target, false));
     const bool passed_on = inputs_wrong || (gradients_only && begun);
+    const bool encloses = !passed_on && around.contains(path);
+    bool begins = false;
     for (size_t i = first; i < last; ++i) {
-      if (!IsWrong(NeutralVerdict(comparison.rows[i], face))) continue;
-      out[i] = passed_on ? kPassedOn : kBegins;
-      begun = true;
+      const Row& row = comparison.rows[i];
+      if (!IsWrong(NeutralVerdict(row, face))) continue;
+      const bool follows = passed_on || row.consequence;
+      out[i] = follows ? kPassedOn : (encloses ? kAround : kBegins);
+      begins = begins || (!follows && !encloses);
+    }
+    begun = begun || begins;
+    if (!begins) continue;
+    for (size_t end = path.rfind('\x1f'); end != std::string::npos && end > 0;
+         end = path.rfind('\x1f', end - 1)) {
+      around.insert(path.substr(0, end));
     }
   }
   return out;
@@ -495,7 +476,7 @@ report::HtmlTable HtmlRows(const RankJob& job, const Comparison& comparison, com
   const std::vector<HtmlColumn> columns = HtmlColumns(comparison.mode);
   report::HtmlTable out(columns);
   RowMaker maker(job, comparison, face);
-  const std::vector<std::string_view> causes = CausesOf(comparison, face);
+  const std::vector<std::string_view> causes = CausesOf(comparison, face, maker.tree());
   size_t end = 0;
   double inputs = kNothing;
   for (size_t i = 0; i < comparison.rows.size(); ++i) {

@@ -15,6 +15,7 @@ namespace msprobe::app {
 // Where an error stands: in a call whose inputs agree, or behind one.
 inline constexpr std::string_view kBegins = "begins here";
 inline constexpr std::string_view kPassedOn = "passed on";
+inline constexpr std::string_view kAround = "around it";  // a module that holds such a call
 
 // Columns of a mode; the page's view has those of all modes that occur.
 std::vector<report::HtmlColumn> HtmlColumns(compare::Mode mode);
@@ -24,9 +25,6 @@ std::vector<report::HtmlColumn> HtmlColumns(compare::Mode mode);
 // norm over the golden norm. Infinity where a value is NaN or infinite on one side only, or the
 // golden value is zero and the other is not. NaN: there is no figure.
 double RelativeError(const compare::Row& row, compare::Mode mode);
-
-// A cause per row: kBegins, kPassedOn or empty.
-std::vector<std::string_view> CausesOf(const compare::Comparison& comparison, compare::Face face);
 
 // Branches of the module tree, outermost first, joined with '\x1f'.
 class ModuleTree {
@@ -41,6 +39,10 @@ class ModuleTree {
   std::unordered_map<std::string, std::string> construct_;
   std::unordered_map<std::string, std::string> class_of_;  // module path to class
 };
+
+// A cause per row: kBegins, kPassedOn, kAround or empty.
+std::vector<std::string_view> CausesOf(const compare::Comparison& comparison, compare::Face face,
+                                       const ModuleTree& tree);
 
 // Makes the rows of one comparison. `keep(i)` is asked for each.
 report::HtmlTable HtmlRows(const RankJob& job, const compare::Comparison& comparison,

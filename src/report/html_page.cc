@@ -35,7 +35,7 @@ std::string_view ToneName(HtmlTone tone) {
 }
 
 Result<std::string> Compressed(std::string_view text) {
-  constexpr int kLevel = 5;  // text of 25 MB takes a fifth of a second
+  constexpr int kLevel = 3;  // speed counts: it is done while somebody waits
   libdeflate_compressor* compressor = libdeflate_alloc_compressor(kLevel);
   if (compressor == nullptr) return Error(ErrorCode::kInternal, "out of memory");
   std::string out(libdeflate_zlib_compress_bound(compressor, text.size()), '\0');
@@ -96,6 +96,7 @@ void WriteDetails(Writer& w, const std::vector<HtmlDetail>& details) {
   for (const HtmlDetail& d : details) {
     w.StartObject();
     w.Key("title").String(d.title);
+    w.Key("sides").Bool(d.sides);
     WriteStrings(w, "heads", d.heads);
     w.Key("lines").StartArray();
     for (const HtmlDetail::Line& line : d.lines) {

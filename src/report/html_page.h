@@ -47,6 +47,7 @@ struct HtmlDetail {
   std::string title;
   std::vector<std::string> heads;  // without the label's; empty = one unnamed column
   std::vector<Line> lines;
+  bool sides = false;  // two heads that should agree: lines that differ stand out
 };
 
 // What the columns of all tables of a page mean. Keys of columns; "" = there is none.

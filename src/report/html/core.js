@@ -97,7 +97,14 @@ function filledIn(template, data, i) {
 
 async function unpacked(block) {
   const text = byId(`block-${block}`).textContent;
-  const bytes = Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
+  let bytes;
+  if (Uint8Array.fromBase64) {
+    bytes = Uint8Array.fromBase64(text);
+  } else {
+    const packed = atob(text);
+    bytes = new Uint8Array(packed.length);
+    for (let i = 0; i < packed.length; ++i) bytes[i] = packed.charCodeAt(i);
+  }
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
   return JSON.parse(await new Response(stream).text());
 }
@@ -122,7 +129,8 @@ class Data {
         : function () {
             return column.v[this.i];
           };
-      Object.defineProperty(Row.prototype, key, { get });
+      // Tabulator writes back what it read; nothing here ever changes.
+      Object.defineProperty(Row.prototype, key, { get, set() {} });
     }
     this.rows = Array.from({ length: this.n }, (_, i) => new Row(i));
     this.lowered = null;

@@ -1,5 +1,12 @@
 // Everything that is known of one row.
 
+// Difference of two numbers, alone and relative to the second.
+function apart(a, b) {
+  if (typeof a !== "number" || typeof b !== "number") return ["", ""];
+  const relative = a === b ? "0" : b === 0 ? "inf" : short(Math.abs((a - b) / b));
+  return [short(a - b), relative];
+}
+
 function detailTable(block, data, i) {
   const filled = block.lines.filter((line) =>
     line.keys.some((k) => k && !["", null, undefined].includes(data.get(k, i))),
@@ -8,13 +15,14 @@ function detailTable(block, data, i) {
   const body = el("tbody");
   for (const line of filled) {
     const values = line.keys.map((k) => (k ? full(data.get(k, i)) : ""));
-    const differ = block.heads.length > 1 && values.length > 1 && values[1] !== "" && values[0] !== values[1];
+    const differ = block.sides && values[0] !== values[1];
     const row = el("tr", { class: differ ? "differ" : "" }, el("th", { scope: "row" }, line.label));
     for (const value of values) row.append(el("td", {}, value));
+    if (block.sides) for (const text of apart(...line.keys.map((k) => data.get(k, i)))) row.append(el("td", {}, text));
     body.append(row);
   }
   const head = el("tr", {}, el("th", {}, ""));
-  for (const h of block.heads) head.append(el("th", { scope: "col" }, h));
+  for (const h of block.sides ? [...block.heads, "diff.", "relative"] : block.heads) head.append(el("th", { scope: "col" }, h));
   return el(
     "section",
     {},
@@ -54,12 +62,12 @@ function showDetail() {
   const panel = byId("detail");
   const { data, row } = state;
   panel.replaceChildren();
-  if (!data || row < 0) {
-    panel.append(
-      el("p", { class: "hint" }, `Choose one of the ${view.rows}, a point of the plot or a branch of the tree.`),
-    );
-    return;
+  const open = data !== null && row >= 0;
+  if (panel.hidden === open) {
+    panel.hidden = !open;
+    if (table) table.redraw();
   }
+  if (!open) return;
   const head = el("div", { class: "detail-head" }, badge(data.get(view.verdict, row)));
   const cause = view.cause ? data.get(view.cause, row) : "";
   if (cause) head.append(el("span", { class: "cause" }, visible(cause)));

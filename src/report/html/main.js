@@ -85,6 +85,7 @@ async function openPart(k) {
   showDetail();
   if (view.tree) buildTree();
   buildOrigins();
+  if (part.first_row >= 0) selectRow(part.first_row);
   byId("wait").hidden = true;
   await breath();
   if (view.value) buildPlot();
@@ -137,7 +138,7 @@ function buildPage() {
           { id: "panes" },
           view.tree ? el("nav", { id: "tree", "aria-label": "Tree" }) : null,
           el("div", { id: "table", tabindex: "0" }),
-          el("aside", { id: "detail", "aria-label": "Details", "aria-live": "polite" }),
+          el("aside", { id: "detail", hidden: true, "aria-label": "Details", "aria-live": "polite" }),
         ),
       ),
       el("section", { id: "print" }),

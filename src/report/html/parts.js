@@ -170,7 +170,7 @@ function originItem(origin) {
   }
   const calls = origin.followers.length;
   if (calls > 0) {
-    const fold = el("details", {}, el("summary", {}, `${calls} ${calls === 1 ? "call" : "calls"} after it received wrong inputs (${origin.rows} ${view.rows})`));
+    const fold = el("details", {}, el("summary", {}, `${calls} ${calls === 1 ? "call" : "calls"} behind or around it, wrong as a consequence (${origin.rows} ${view.rows})`));
     fold.addEventListener("toggle", () => fold.open && fold.children.length === 1 && fold.append(followerList(origin)));
     item.append(fold);
   }
@@ -188,7 +188,7 @@ function buildOrigins() {
   if (origins.length > most) list.append(el("li", {}, `and ${origins.length - most} more: filter by cause below`));
   box.replaceChildren(
     el("h2", {}, "Where errors begin"),
-    el("p", { class: "help" }, "Calls whose inputs agree and whose results do not, in order of execution. What followed is folded below the one before it."),
+    el("p", { class: "help" }, "Calls whose inputs agree and whose results do not, in order of execution. What they passed on is folded below them."),
     list,
   );
 }

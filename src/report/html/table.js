@@ -127,7 +127,7 @@ function tableColumns() {
     {
       title: "#",
       field: "i",
-      width: 70,
+      width: 58,
       hozAlign: "right",
       formatter: (cell) => document.createTextNode(String(cell.getValue() + 1)),
       sorter: (a, b) => a - b,
@@ -138,7 +138,7 @@ function tableColumns() {
     const number = c.kind === "number";
     const column = { title: c.title, field: c.key, headerTooltip: c.help || c.title };
     if (c.width) column.width = c.width;
-    else Object.assign(column, { minWidth: 200, widthGrow: c.key === view.name ? 3 : 2 });
+    else Object.assign(column, { minWidth: c.key === view.name ? 300 : 220, widthGrow: c.key === view.name ? 3 : 2 });
     if (number) column.hozAlign = "right";
     column.formatter =
       c.key === view.verdict
