@@ -178,6 +178,7 @@ void JudgeFloat(const OutputPair& pair, Standard standard, DetailsRow& row) {
     return;
   }
   row.status = JudgeShares(pair, f, row);
+  row.decided_by_shares = true;
 }
 
 void JudgeExact(const OutputPair& pair, Standard standard, DetailsRow& row) {

@@ -186,6 +186,50 @@ double AccumulativeBalanceLimit(std::string_view dtype) {
 double RatioFloor(std::string_view dtype) { return ByDtype(dtype, Pow2(-11), Pow2(-8), Pow2(-14)); }
 
 bool IsQuantized(std::string_view api) { return Contains(kQuantized, api); }
+bool IsSummed(std::string_view api) {
+  constexpr std::array<std::string_view, 40> kNames = {"__matmul__",
+                                                       "__rmatmul__",
+                                                       "addbmm",
+                                                       "addbmm_",
+                                                       "addmm",
+                                                       "addmm_",
+                                                       "addmv",
+                                                       "addmv_",
+                                                       "baddbmm",
+                                                       "baddbmm_",
+                                                       "bilinear",
+                                                       "bmm",
+                                                       "chain_matmul",
+                                                       "conv1d",
+                                                       "conv2d",
+                                                       "conv3d",
+                                                       "conv_tbc",
+                                                       "conv_transpose1d",
+                                                       "conv_transpose2d",
+                                                       "conv_transpose3d",
+                                                       "dot",
+                                                       "einsum",
+                                                       "gru",
+                                                       "gru_cell",
+                                                       "inner",
+                                                       "linear",
+                                                       "lstm",
+                                                       "lstm_cell",
+                                                       "matmul",
+                                                       "mm",
+                                                       "multi_head_attention_forward",
+                                                       "mv",
+                                                       "npu_fusion_attention",
+                                                       "npu_linear",
+                                                       "scaled_dot_product_attention",
+                                                       "sparse_mm",
+                                                       "tensordot",
+                                                       "vdot",
+                                                       "vecdot",
+                                                       "multi_dot"};
+  return std::find(kNames.begin(), kNames.end(), api) != kNames.end();
+}
+
 bool IsTopK(std::string_view api) { return api == "topk"; }
 
 }  // namespace msprobe::precheck

@@ -70,5 +70,7 @@ inline constexpr double kMaxAbsBelow = 0.001;
 
 bool IsQuantized(std::string_view api);  // outputs may differ by one
 bool IsTopK(std::string_view api);
+// Outputs are sums of many products or terms, so that small ones are what cancellation left.
+bool IsSummed(std::string_view api);
 
 }  // namespace msprobe::precheck

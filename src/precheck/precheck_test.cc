@@ -5,6 +5,7 @@
 #include <cstring>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <set>
 
 #include "base/file.h"
@@ -135,6 +136,63 @@ bool Near(std::string_view got, std::string_view want, bool single) {
   return std::fabs(a - b) <= std::max((single ? 1e-6 : 1e-12) * std::fabs(b), 1.01e-14);
 }
 
+using Cells = std::map<std::string, std::string>;
+
+void Take(const json::Value& object, Cells& out) {
+  for (auto m = object.members_begin(); m != object.members_end(); ++m)
+    out[std::string(m->key)] = m->value.as_string();
+}
+
+// The cells that a released tool gave a pair; none where it raised.
+std::optional<Cells> ExpectedCells(const json::Value& want, Standard standard) {
+  Cells cells;
+  Take(*want.Find("new"), cells);
+  const json::Value* old = want.Find("old_differs");
+  if (standard == Standard::kOld && old != nullptr) {
+    if (old->Find("exception") != nullptr) return std::nullopt;
+    Take(*old, cells);
+  }
+  if (cells.contains("exception")) return std::nullopt;
+  // The old release refuses these dtypes; ours compares every class of integers under both
+  // spellings.
+  const bool narrow = cells["bench_dtype"] == "torch.int8" || cells["bench_dtype"] == "torch.int16";
+  if (narrow && standard == Standard::kOld) return std::nullopt;
+  return cells;
+}
+
+DetailsRow JudgePair(const json::Value& pair, Standard standard) {
+  const Array bench = Load(*pair.Find("bench"));
+  const Array device = Load(*pair.Find("device"));
+  OutputPair p;
+  p.api = pair.Find("api")->as_string();
+  p.bench_dtype = pair.Find("bench")->Find("dtype")->as_string();
+  p.device_dtype = pair.Find("device")->Find("dtype")->as_string();
+  p.bench = bench.view();
+  p.device = device.view();
+  p.float8_input = pair.Find("fp8_input")->as_bool();
+  DetailsRow row;
+  JudgeOutput(p, standard, row);
+  return row;
+}
+
+void ExpectCells(const DetailsRow& row, Cells& cells, bool is_ours, const std::string& where) {
+  if (is_ours && cells["bench_dtype"].find("float") == std::string::npos) return;
+  if (cells["bench_dtype"] == "torch.int16") return;  // the new release compares nothing there
+  for (size_t k = 0; k < kNumColumns; ++k) {
+    const Column c = static_cast<Column>(k);
+    const bool share =
+        c == Column::kHundredth || c == Column::kThousandth || c == Column::kTenThousandth;
+    if (is_ours && (share || c == Column::kMaxAbs)) continue;
+    std::string text = CellText(row.cells[k], NumberFormat{14});
+    if (text == " ") text.clear();
+    const std::string& expected = cells[std::string(kKeys[k])];
+    // Our benchmark rows also say whether NaN and infinity agree.
+    if (c == Column::kInfNan && expected.empty()) continue;
+    EXPECT_TRUE(Near(text, expected, cells["bench_dtype"] == "torch.float32"))
+        << where << " " << kKeys[k] << ": got " << text << ", expected " << expected;
+  }
+}
+
 // Every cell of the details row of every fixed pair, for both spellings: 102 pairs.
 TEST(MetricPairs, CellsAndStatusesAreThoseOfTheGoldenFile) {
   const auto pairs = json::ParseDocumentFile(kData + "/metric_pairs/pairs.json");
@@ -144,60 +202,21 @@ TEST(MetricPairs, CellsAndStatusesAreThoseOfTheGoldenFile) {
   for (const json::Value& pair : pairs->root()) {
     const std::string id(pair.Find("id")->as_string());
     const json::Value& want = *expected->root().Find(id);
-    const Array bench = Load(*pair.Find("bench"));
-    const Array device = Load(*pair.Find("device"));
+    const json::Value* ours = want.Find("ours");
     for (const Standard standard : {Standard::kNew, Standard::kOld}) {
-      std::map<std::string, std::string> cells;
-      for (auto m = want.Find("new")->members_begin(); m != want.Find("new")->members_end(); ++m)
-        cells[std::string(m->key)] = m->value.as_string();
-      if (const json::Value* old = want.Find("old_differs");
-          standard == Standard::kOld && old != nullptr) {
-        if (old->Find("exception") != nullptr) continue;
-        for (auto m = old->members_begin(); m != old->members_end(); ++m)
-          cells[std::string(m->key)] = m->value.as_string();
-      }
-      if (cells.contains("exception")) continue;
-      // The old release refuses these dtypes; ours compares every class of integers under both
-      // spellings.
-      const bool narrow =
-          cells["bench_dtype"] == "torch.int8" || cells["bench_dtype"] == "torch.int16";
-      if (narrow && standard == Standard::kOld) continue;
-      OutputPair p;
-      p.api = pair.Find("api")->as_string();
-      p.bench_dtype = pair.Find("bench")->Find("dtype")->as_string();
-      p.device_dtype = pair.Find("device")->Find("dtype")->as_string();
-      p.bench = bench.view();
-      p.device = device.view();
-      p.float8_input = pair.Find("fp8_input")->as_bool();
-      DetailsRow row;
-      JudgeOutput(p, standard, row);
-      const json::Value* ours = want.Find("ours");
-      const std::string status =
-          ours != nullptr ? std::string(ours->Find("status")->as_string()) : cells["status"];
+      std::optional<Cells> cells = ExpectedCells(want, standard);
+      if (!cells) continue;
+      const DetailsRow row = JudgePair(pair, standard);
       const std::string where =
           fmt::format("{} {} {}", id, standard == Standard::kNew ? "new" : "old",
                       pair.Find("note")->as_string());
-      std::string got_status(StatusText(row.status, standard));
-      if (ours != nullptr && got_status == "Warning") got_status = "warning";
-      EXPECT_EQ(got_status, status) << where << ": " << row.message;
+      std::string got(StatusText(row.status, standard));
+      if (ours != nullptr && got == "Warning") got = "warning";
+      EXPECT_EQ(got, ours != nullptr ? std::string(ours->Find("status")->as_string())
+                                     : (*cells)["status"])
+          << where << ": " << row.message;
       ++checked;
-      if (ours != nullptr && cells["bench_dtype"].find("float") == std::string::npos) continue;
-      if (cells["bench_dtype"] == "torch.int16")
-        continue;  // the new release compares nothing there
-      for (size_t k = 0; k < kNumColumns; ++k) {
-        const Column c = static_cast<Column>(k);
-        const bool share =
-            c == Column::kHundredth || c == Column::kThousandth || c == Column::kTenThousandth;
-        if (ours != nullptr && (share || c == Column::kMaxAbs)) continue;
-        std::string text = CellText(row.cells[k], NumberFormat{14});
-        if (text == " ") text.clear();
-        // Our benchmark rows also say whether NaN and infinity agree.
-        if (c == Column::kInfNan && cells[std::string(kKeys[k])].empty()) continue;
-        const bool single = cells["bench_dtype"] == "torch.float32";
-        EXPECT_TRUE(Near(text, cells[std::string(kKeys[k])], single))
-            << where << " " << kKeys[k] << ": got " << text << ", expected "
-            << cells[std::string(kKeys[k])];
-      }
+      ExpectCells(row, *cells, ours != nullptr, where);
     }
   }
   EXPECT_GE(checked, 190);

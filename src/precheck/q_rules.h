@@ -1,6 +1,6 @@
 // What the default rule set sees beyond the published steps: errors that the dtype cannot explain
 // though they are small in absolute terms, a lone wrong element, lost subnormals. Findings only
-// worsen a status and name themselves in the message.
+// worsen a status, but for Q0, and name themselves in the message.
 #pragma once
 
 #include "precheck/details.h"
@@ -10,6 +10,10 @@ namespace msprobe::precheck {
 
 // With u the unit roundoff of the device's dtype and s the larger of rms(reference) and `scale`,
 // the error of an element is counted in units of u (|b| + s).
+//
+// Q0, pass: the status comes from shares of relative errors, the output is a sum (IsSummed, or a
+// gradient), and no error is above 16 (float32) or 4 (16-bit) units: small elements of a sum are
+// what cancellation left, and rounding at the scale of its terms explains them.
 //
 // Q1, error: the largest of them is not explained, that is above 256 + 16 sqrt(terms) for float32,
 // 32 + 2 sqrt(terms) for 16-bit types. With a baseline (the same call on the CPU in the recorded

@@ -94,7 +94,7 @@ class QRules : public testing::Test {
                    const std::vector<float>* baseline = nullptr, double terms = 1) {
     const Shape shape = {static_cast<int64_t>(bench.size())};
     OutputPair pair;
-    pair.api = "foo";
+    pair.api = api_;
     pair.bench_dtype = "torch.float64";
     pair.device_dtype = "torch.float32";
     pair.bench = {reinterpret_cast<const std::byte*>(bench.data()), DType::kF64, shape, {}};
@@ -111,7 +111,23 @@ class QRules : public testing::Test {
     ApplyQRules(pair, context, row);
     return row;
   }
+  std::string api_ = "foo";
 };
+
+// 0.01 is what is left of terms near 1e5. Unit of the last element: 2^-24 (0.01 + 8.66e4) =
+// 0.00516; an error of 0.01 is 1.9 of them, one of 0.2 is 38.7. Both are far from 0.1 % of 0.01.
+TEST_F(QRules, SmallElementsOfSumsAreJudgedAtTheScaleOfTheTerms) {
+  const std::vector<double> bench = {1e5, 1e5, 1e5, 0.01};
+  EXPECT_EQ(Judge(bench, {1e5f, 1e5f, 1e5f, 0.02f}).status, Status::kError);
+  api_ = "matmul";
+  const DetailsRow row = Judge(bench, {1e5f, 1e5f, 1e5f, 0.02f});
+  EXPECT_EQ(row.status, Status::kPass);
+  EXPECT_NE(row.message.find("Q0 rounding explains it: largest error 1.9"), std::string::npos)
+      << row.message;
+  EXPECT_EQ(Judge(bench, {1e5f, 1e5f, 1e5f, 0.21f}).status, Status::kError);
+  // A lost infinity is none of it.
+  EXPECT_EQ(Judge({1e5, 1e5, HUGE_VAL, 0.01}, {1e5f, 1e5f, 1e5f, 0.02f}).status, Status::kError);
+}
 
 // 1 + 4e-4 beside 1: below the step of 0.001, 3355 units of 2^-24 (|b| + rms) / 1.
 TEST_F(QRules, AnErrorThatTheDtypeDoesNotExplain) {
@@ -183,6 +199,25 @@ TEST(FinalVerdict, AFindingOfOneDeviceCounts) {
             Status::kError);
 }
 
+TEST(FinalVerdict, SamplesKeepTheirOwnStatus) {
+  DetailsTable npu;
+  DetailsTable gpu;
+  npu.rows.resize(2);
+  for (size_t k = 0; k < 2; ++k) {
+    npu.rows[k].name = k == 0 ? "Torch.rand.0.forward.output.0" : "Torch.rand.1.forward.output.0";
+    npu.rows[k].device_dtype = "torch.float32";
+    npu.rows[k].has_status = true;
+    npu.rows[k].status = k == 0 ? Status::kPass : Status::kError;
+    npu.rows[k].message = "random, compared as samples: mean 0.5 and 0.5";
+  }
+  gpu = npu;
+  const auto apis = JudgeDetails(npu, gpu, Standard::kNew, Rules::kDefault).apis;
+  EXPECT_EQ(apis[0].forward, Status::kPass);
+  EXPECT_EQ(apis[1].forward, Status::kError);
+  for (auto& row : npu.rows) row.message = "another text";
+  EXPECT_EQ(JudgeDetails(npu, gpu, Standard::kNew, Rules::kDefault).apis[0].forward, Status::kSkip);
+}
+
 class Writer : public testing::Test {
  protected:
   void SetUp() override {
@@ -206,6 +241,28 @@ class Writer : public testing::Test {
   }
   std::string dir_;
 };
+
+TEST_F(Writer, ApisWithoutBaselineRowsAreRunAgain) {
+  WriterOptions options;
+  options.baseline = true;
+  auto writer = ResultWriter::Create(dir_, 0, options);
+  ASSERT_TRUE(writer.ok());
+  for (const char* name : {"Torch.a.0", "Torch.b.0"}) {
+    ApiResult api = Api(name);
+    api.baseline_rows = api.rows;
+    ASSERT_TRUE(writer->Append(api).ok());
+  }
+  const std::string baseline = Text(writer->baseline_path());
+  EXPECT_EQ(baseline, Text(writer->details_path()));
+  // b's rows are lost, the last one in the middle.
+  Put(writer->baseline_path(), baseline.substr(0, baseline.find("Torch.b.0") + 12));
+  const auto resumed = ResultWriter::Resume(writer->result_path(), false, options);
+  ASSERT_TRUE(resumed.ok()) << resumed.error().ToString();
+  EXPECT_EQ(resumed->done(), std::vector<std::string>{"Torch.a.0"});
+  for (const std::string& path : {resumed->baseline_path(), resumed->details_path()})
+    EXPECT_EQ(Text(path), baseline.substr(0, baseline.find("Torch.b.0")));
+  EXPECT_EQ(Text(resumed->result_path()).find("Torch.b.0"), std::string::npos);
+}
 
 TEST_F(Writer, FilesAfterOneApi) {
   auto writer = ResultWriter::Create(dir_, 0, {});

@@ -21,6 +21,8 @@ _CREATION = words(
     "kaiser_window linspace logspace normal ones ones_like polar rand rand_like randint randint_like randn "
     "randn_like randperm range scalar_tensor tril_indices triu_indices vander zeros zeros_like"
 )
+# What torch.nn's recurrent modules call; recorded with the prefix VF.
+_RECURRENT = words("lstm gru rnn_tanh rnn_relu lstm_cell gru_cell rnn_tanh_cell rnn_relu_cell")
 _NAMESPACES = ("linalg", "fft", "special")
 _PREFIX_OF_SECTION = {"functional": "Functional", "tensor": "Tensor", "torch": "Torch", "torch_npu": "NPU"}
 
@@ -98,6 +100,8 @@ def candidates(prefix: str, name: str, qualified: str) -> tuple[tuple[str, Funct
         paths = [(f"torch.Tensor.{name}", found)]
     elif prefix == "Torch":
         paths = _torch_candidates(name, qualified)
+    elif prefix == "VF":
+        paths = [(f"torch._VF.{name}", getattr(torch._VF, name, None) if name in _RECURRENT else None)]
     elif prefix == "Aten":
         known = not name.startswith("_") and hasattr(torch.ops.aten, name)
         paths = [(f"torch.ops.aten.{name}", getattr(torch.ops.aten, name) if known else None)]

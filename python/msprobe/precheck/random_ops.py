@@ -16,6 +16,8 @@ _RANDOM = words(
     "bernoulli bernoulli_ multinomial normal normal_ poisson rand rand_like randint randint_like randn randn_like "
     "randperm cauchy_ exponential_ geometric_ log_normal_ random_ uniform_ gumbel_softmax binomial rrelu rrelu_"
 )
+# torch's own: (input, hx, weights, has_biases, num_layers, dropout, training, …), or with batch_sizes after the input
+_RECURRENT = words("lstm gru rnn_tanh rnn_relu")
 # sign tests: at 5.1 standard deviations a right device is accused once in three million comparisons
 _LIMIT = 5.1
 _LEAST = 30
@@ -28,6 +30,9 @@ def is_random(name: str, args: list[Any], kwargs: dict[str, Any]) -> bool:
         return bool(training)
     if name in _RANDOM:
         return True
+    if name in _RECURRENT and len(args) > 7:
+        dropout, training = (args[5], args[6]) if isinstance(args[3], bool) else (args[6], args[7])
+        return bool(training) and bool(dropout)
     if name == "scaled_dot_product_attention":
         return bool(kwargs.get("dropout_p", args[4] if len(args) > 4 else 0.0))
     if name == "multi_head_attention_forward":

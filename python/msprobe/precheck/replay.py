@@ -230,6 +230,8 @@ class Replayer:
             if real is None:
                 raise UnknownFunction(f"no_npu: {bare} needs an NPU; no NPU operator here")
             return [(real, reference)]
+        if prefix == "VF" and self._base:
+            raise UnknownFunction("unsupported: calls recorded as VF are not replayed by the base rules")
         qualified = call.forward.get("qualified")
         found = candidates(prefix, bare, qualified if isinstance(qualified, str) else "")
         return [(f, f) for _, f in found]
@@ -392,7 +394,10 @@ class _Work:
             torch.manual_seed((self._maker.seed << 1) + draw)
         mode = torch.enable_grad() if self._backward_due else torch.no_grad()
         with mode:
-            return function(*copy.args, **copy.kwargs)
+            result = function(*copy.args, **copy.kwargs)
+        if result is None and not self._owner._base and copy.args and isinstance(copy.args[0], torch.Tensor):
+            return copy.args[0]  # __setitem__ and its like: what they changed is their result
+        return result
 
     # ---- gradients
 
