@@ -9,6 +9,8 @@ dump_tensor_data/*.pt.
     half    200 entries x 1 output of 1,000,000 bfloat16    400 MB a side
     many    1,000 entries x 3 leaves of 1,024 float32       3,000 pairs of 4 kB
     stats   20,000 entries x 3 leaves, statistics only      60,000 rows
+    ranks   8 ranks x 2,500 entries x 3 leaves, likewise    8 x 7,500 rows
+    long    400,000 entries x 3 leaves, likewise            1,200,000 rows
 
 In the target every tenth output differs by about 1e-3, every hundredth by about 0.5. `--small` divides the sizes.
 """
@@ -82,7 +84,7 @@ def tensor_set(root: Path, entries: int, leaves: int, numel: int, dtype: torch.d
         write_dump(root / side, data[side], "tensor")
 
 
-def statistics_set(root: Path, entries: int) -> None:
+def statistics_set(root: Path, entries: int, rank: str = "") -> None:
     for side in SIDES:
         generator, data = np.random.default_rng(3), {}
         for i in range(entries):
@@ -94,7 +96,7 @@ def statistics_set(root: Path, entries: int) -> None:
                 rounded = {key: float(np.float32(value * factor)) for key, value in numbers.items()}
                 leaves.append(leaf([8, 128, 512], rounded, "torch.float32"))
             data[entry_name(i)] = {"input_args": leaves[:2], "input_kwargs": {}, "output": leaves[2:]}
-        write_dump(root / side, data, "statistics")
+        write_dump(root / side / rank, data, "statistics")
 
 
 def make(name: str, folder: Path, small: bool) -> None:
@@ -107,6 +109,11 @@ def make(name: str, folder: Path, small: bool) -> None:
         tensor_set(root, 1000 // cut, 3, 1024, torch.float32)
     elif name == "stats":
         statistics_set(root, 20_000 // cut)
+    elif name == "ranks":
+        for rank in range(8):
+            statistics_set(root, 2_500 // cut, f"rank{rank}")
+    elif name == "long":
+        statistics_set(root, 400_000 // cut)
     else:
         raise SystemExit(f"unknown set {name}")
 

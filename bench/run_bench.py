@@ -2,9 +2,9 @@
 
     python run_bench.py [--only PART...] [--repeats 3] [--small] [--upstream PYTHON] [--out FILE]
 
-PART: start, step, tensors, statistics. The original is installed into .venv-upstream (set TORCH_INDEX as for `make`),
-or taken from the environment whose Python `--upstream` names; `--upstream none` measures ours alone. `--small` shrinks
-everything to try the script out; such figures mean nothing and are not written to RESULTS.md.
+PART: start, step, tensors, statistics, reports. The original is installed into .venv-upstream (set TORCH_INDEX as for
+`make`), or taken from the environment whose Python `--upstream` names; `--upstream none` measures ours alone. `--small`
+shrinks everything to try the script out; such figures mean nothing and are not written to RESULTS.md.
 
 Every measurement is a process of its own. Seconds are processor time (user + system, children included) and wall time,
 peak memory is the largest process. Figures are medians over the repeats; ours and the original take turns.
@@ -227,7 +227,7 @@ def step_line(row: Row, tool: str) -> str:
 
 def make_inputs(setup: Setup, names: list[str]) -> Path:
     folder = WORK / ("inputs_small" if setup.small else "inputs")
-    missing = [n for n in names if not (folder / n / "golden" / "construct.json").is_file()]
+    missing = [n for n in names if not any((folder / n / "golden").rglob("construct.json"))]
     if missing:
         small = ["--small"] if setup.small else []
         print(f"  making inputs: {' '.join(missing)}", flush=True)
@@ -244,6 +244,41 @@ def compare_command(setup: Setup, pair: Path, *options: str) -> dict[str, list[s
         return command + (no_html if tool == OURS else [])
 
     return setup.commands(make)
+
+
+def report_line(row: Row) -> str:
+    """A row without a ratio: wall time, processor time, peak memory."""
+    wall, cpu = (median(row, OURS, lambda s, n=n: getattr(s, n)) for n in ("wall", "cpu"))
+    return f"| {row.label} | {text(wall)} | {text(cpu)} | {text(median(row, OURS, lambda s: s.peak_mb), 0)} |"
+
+
+def part_reports(setup: Setup) -> list[str]:
+    """Many ranks, and reports of more rows than a sheet holds; ours alone."""
+    folder = make_inputs(setup, ["ranks", "long"])
+    only = Setup({OURS: setup.pythons[OURS]}, setup.repeats, setup.small)
+
+    def command(name: str, path: str, *options: str) -> dict[str, list[str]]:
+        """The newer spelling; `path` is below each side."""
+
+        def make(python: Path, tool: str) -> list[str]:
+            sides = ["-tp", str(folder / name / "target" / path), "-gp", str(folder / name / "golden" / path)]
+            out = ["-o", str(WORK / "reports" / tool), "--no-html"]
+            return [str(python.parent / "msprobe"), "compare", *sides, *out, *options]
+
+        return only.commands(make)
+
+    rows = [
+        in_turn("8 ranks of 7,500 rows, csv", command("ranks", ""), setup.repeats),
+        in_turn("8 ranks of 7,500 rows, xlsx", command("ranks", "", "--xlsx"), setup.repeats),
+        in_turn("1,200,000 rows, csv (2 files)", command("long", "dump.json"), setup.repeats),
+        in_turn("1,200,000 rows, xlsx (2 sheets)", command("long", "dump.json", "--xlsx"), setup.repeats),
+    ]
+    return [
+        *("## Comparison, many rows", "", "Statistics dumps; `--no-html`.", ""),
+        *("| what | wall s | cpu s | peak MB |", "| --- | --- | --- | --- |"),
+        *(report_line(row) for row in rows),
+        *failures(rows),
+    ]
 
 
 def part_tensors(setup: Setup) -> list[str]:
@@ -279,7 +314,13 @@ def part_statistics(setup: Setup) -> list[str]:
     return ["## Comparison, statistics", "", *process_table(rows)]
 
 
-PARTS = {"start": part_start, "step": part_step, "tensors": part_tensors, "statistics": part_statistics}
+PARTS = {
+    "start": part_start,
+    "step": part_step,
+    "tensors": part_tensors,
+    "statistics": part_statistics,
+    "reports": part_reports,
+}
 
 
 def version_of(python: Path, package: str) -> str:

@@ -1,5 +1,7 @@
 #include "app/advisor.h"
 
+#include <fmt/format.h>
+
 #include <array>
 #include <string_view>
 
@@ -66,6 +68,44 @@ std::string_view AdviceText(Advice advice) {
   return {};
 }
 
+// A path as a shell takes it.
+std::string Quoted(const std::string& path) {
+  std::string out = "'";
+  for (const char c : path) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return out + "'";
+}
+
+// The next command to run, with what it is good for.
+std::string NextStep(Advice advice, const AdvisorContext& context) {
+  const std::string both =
+      fmt::format("-tp {} -gp {}", Quoted(context.target_json), Quoted(context.golden_json));
+  switch (advice) {
+    case Advice::kNone:
+      return context.not_compared.empty()
+                 ? "nothing; the two runs agree as far as they were recorded."
+                 : "see why the rows above were not compared; calls of other numbers pair with: "
+                   "msprobe compare " +
+                       both + " -fm";
+    case Advice::kNothingCompared:
+      return "check that both dumps are of the same model and step; calls of other numbers pair "
+             "with: msprobe compare " +
+             both + " -fm";
+    case Advice::kForwardInput:
+    case Advice::kBackwardInput:
+      return "find where the difference comes from: msprobe compare " + both + " -da";
+    case Advice::kForward:
+    case Advice::kBackward:
+      return "replay each recorded API beside the CPU in higher precision: msprobe acc_check "
+             "-api_info " +
+             Quoted(context.target_json);
+    case Advice::kNondeterministic:
+      return "put seed_all(mode=True) before the model is built, dump both sides again, then: "
+             "msprobe compare " +
+             both;
+  }
+  return {};
+}
+
 }  // namespace
 
 AdvisorFinding Advise(const compare::Comparison& comparison) {
@@ -84,14 +124,32 @@ AdvisorFinding Advise(const compare::Comparison& comparison) {
   return out;
 }
 
-std::string AdvisorText(const AdvisorFinding& finding) {
+std::string AdvisorText(const AdvisorFinding& finding, const AdvisorContext& context) {
   std::string out = "Line: ";
   out += finding.line ? std::to_string(*finding.line) : "NA";
   out += "\nSuspect Nodes: ";
   out += finding.line ? VisibleText(finding.node) : "NA";
   out += "\nExpert Advice: ";
   out += AdviceText(finding.advice);
-  return out += "\n";
+  out += "\nSpreadsheet Row: ";
+  // After the header, counted from 1.
+  out += finding.line ? std::to_string(*finding.line + 2) : "NA";
+  out += "\nFirst Bad Entry: ";
+  out +=
+      context.first_bad == nullptr
+          ? "none"
+          : fmt::format("{} (row {}: {})", VisibleText(context.first_bad->entry),
+                        context.first_bad->row_index + 2, VisibleText(context.first_bad->reason));
+  out += "\nNot Compared: ";
+  if (context.not_compared.empty()) out += "nothing\n";
+  for (size_t i = 0; i < context.not_compared.size(); ++i) {
+    const NotCompared& n = context.not_compared[i];
+    if (i > 0) out += "              ";
+    out += fmt::format("{} rows, {}: {}{}\n", n.rows, n.reason,
+                       VisibleText(n.entries.empty() ? "" : n.entries.front()),
+                       n.entries.size() > 1 ? ", …" : "");
+  }
+  return out + "Next: " + NextStep(finding.advice, context) + "\n";
 }
 
 }  // namespace msprobe::app

@@ -3,10 +3,18 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "compare/compare.h"
 
 namespace msprobe::app {
+
+// Rows that were not compared, by reason, with the first names.
+struct NotCompared {
+  std::string reason;
+  uint64_t rows = 0;
+  std::vector<std::string> entries;  // up to 100 entry names, in report order, without repetition
+};
 
 // Which advice (first column of the table in compare.md 13).
 enum class Advice : uint8_t {
@@ -29,7 +37,16 @@ struct AdvisorFinding {
 // compared are never advised on.
 AdvisorFinding Advise(const compare::Comparison& comparison);
 
-// The file: `Line: `, `Suspect Nodes: `, `Expert Advice: `, each on a line of its own.
-std::string AdvisorText(const AdvisorFinding& finding);
+// What the file says beside the finding.
+struct AdvisorContext {
+  std::string target_json, golden_json;
+  const compare::FirstBad* first_bad = nullptr;  // null: none
+  std::vector<NotCompared> not_compared;
+};
+
+// The file: `Line: `, `Suspect Nodes: `, `Expert Advice: ` as upstream has them, each on a line of
+// its own; then the row of the spreadsheet, the first bad entry, what was not compared (a line for
+// each reason), and what to run next.
+std::string AdvisorText(const AdvisorFinding& finding, const AdvisorContext& context);
 
 }  // namespace msprobe::app

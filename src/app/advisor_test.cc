@@ -74,18 +74,53 @@ TEST(Advisor, NeverAdvisesOnRowsThatWereNotCompared) {
   OneFailure failure("Torch.add.0.forward.output.0");
   failure.comparison.rows[0].uncompared = true;
   EXPECT_EQ(Advise(failure.comparison).advice, Advice::kNothingCompared);
-  EXPECT_EQ(AdvisorText(Advise(failure.comparison)).find("meet"), std::string::npos);
+  EXPECT_EQ(AdvisorText(Advise(failure.comparison), {}).find("meet"), std::string::npos);
 }
 
-TEST(Advisor, WritesThreeLines) {
-  EXPECT_TRUE(AdvisorText({}).starts_with(
+TEST(Advisor, BeginsWithTheThreeLinesThatScriptsRead) {
+  EXPECT_TRUE(AdvisorText({}, {}).starts_with(
       "Line: NA\nSuspect Nodes: NA\nExpert Advice: All compared data meet"));
   const std::string text =
-      AdvisorText({7, "Tensor.to.0.forward.output.0", Advice::kNondeterministic});
+      AdvisorText({7, "Tensor.to.0.forward.output.0", Advice::kNondeterministic}, {});
   EXPECT_TRUE(
       text.starts_with("Line: 7\nSuspect Nodes: Tensor.to.0.forward.output.0\nExpert Advice: "));
   EXPECT_NE(text.find("seed_all(mode=True)"), std::string::npos);
-  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 3);
+}
+
+// What stands after the advice.
+std::string Tail(const AdvisorFinding& finding, const AdvisorContext& context) {
+  const std::string text = AdvisorText(finding, context);
+  return text.substr(text.find("Spreadsheet Row"));
+}
+
+TEST(Advisor, SaysWhereToLookAndWhatToRunNext) {
+  compare::FirstBad bad;
+  bad.entry = "Torch.mul.0.forward";
+  bad.reason = "the norm is off by 3";
+  bad.row_index = 4;
+  AdvisorContext context;
+  context.target_json = "a b/dump.json";
+  context.golden_json = "it's/dump.json";
+  context.first_bad = &bad;
+  context.not_compared = {{"shapes differ", 2, {"Torch.a.0.forward", "Torch.b.0.forward"}},
+                          {"only in the golden dump", 1, {"Torch.c.0.forward"}}};
+  EXPECT_EQ(Tail({7, "Torch.add.0.forward.output.0", Advice::kForward}, context),
+            "Spreadsheet Row: 9\n"
+            "First Bad Entry: Torch.mul.0.forward (row 6: the norm is off by 3)\n"
+            "Not Compared: 2 rows, shapes differ: Torch.a.0.forward, …\n"
+            "              1 rows, only in the golden dump: Torch.c.0.forward\n"
+            "Next: replay each recorded API beside the CPU in higher precision: msprobe acc_check "
+            "-api_info 'a b/dump.json'\n");
+  const std::string input =
+      Tail({7, "Torch.add.0.forward.input.0", Advice::kForwardInput}, context);
+  EXPECT_TRUE(input.ends_with("msprobe compare -tp 'a b/dump.json' -gp 'it'\\''s/dump.json' -da\n"))
+      << input;
+}
+
+TEST(Advisor, WithoutAFailureThereIsNoRowAndNothingToRun) {
+  EXPECT_EQ(Tail({}, {}),
+            "Spreadsheet Row: NA\nFirst Bad Entry: none\nNot Compared: nothing\n"
+            "Next: nothing; the two runs agree as far as they were recorded.\n");
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "app/analysis_report.h"
+#include "app/output_folder.h"
 #include "base/file.h"
 #include "base/text.h"
 #include "base/thread_pool.h"
@@ -23,7 +24,7 @@ constexpr size_t kMaxSources = 100;
 // ---- NaN and infinity in one dump
 // ----------------------------------------------------------------
 
-Result<std::vector<dump::RankDir>> RanksOf(const std::string& dir) {
+Result<std::vector<dump::RankDir>> RanksOf(const std::string& dir, LogSink& log) {
   if (PathExists(JoinPath(dir, "dump.json"))) {
     dump::RankDir rank;
     rank.name = std::string(BaseName(dir.substr(0, dir.find_last_not_of('/') + 1)));
@@ -32,6 +33,7 @@ Result<std::vector<dump::RankDir>> RanksOf(const std::string& dir) {
     return std::vector<dump::RankDir>{rank};
   }
   MSPROBE_ASSIGN(std::vector<dump::RankDir> all, dump::ListRanks(dir));
+  WarnOfStrayFolders(dir, all, log);
   const bool named = std::any_of(all.begin(), all.end(), [](const dump::RankDir& r) {
     return r.kind != dump::RankDir::Kind::kProcess;
   });
@@ -49,7 +51,7 @@ Result<std::vector<dump::RankDir>> RanksOf(const std::string& dir) {
         .At(dir)
         .Hint(fmt::format("give one of them, like {}", steps.front().path));
   }
-  return Error(ErrorCode::kNothingToDo, "no rank folder inside")
+  return Error(ErrorCode::kNotFound, "no rank folder inside")
       .At(dir)
       .Hint("expected rank, rank<n> or proc<pid> folders with dump.json");
 }
@@ -141,7 +143,8 @@ Result<AnalysisRun> CheckOverflow(const OverflowOptions& options, LogSink& outer
   run.started = UnixSeconds();
   const double begin = MonotonicSeconds();
   MessageLog log(outer_log);
-  MSPROBE_ASSIGN(const std::vector<dump::RankDir> dirs, RanksOf(options.input_dir));
+  MSPROBE_ASSIGN(const std::vector<dump::RankDir> dirs, RanksOf(options.input_dir, log));
+  MSPROBE_ASSIGN(const OutputFolder folder, OutputFolder::Make(options.output_dir));
   std::vector<OverflowPart> parts(dirs.size());
   std::atomic<uint64_t> done{0};
   ParallelFor(
@@ -162,7 +165,10 @@ Result<AnalysisRun> CheckOverflow(const OverflowOptions& options, LogSink& outer
   for (const OverflowPart& part : parts) {
     if (part.error) {
       run.partial = true;
-      log.Error(fmt::format("{} is left out: {}", part.dir.name, part.error->ToString()));
+      // The error of a lone rank is that of the whole run and is said by the caller.
+      if (parts.size() > 1) {
+        log.Error(fmt::format("{} is left out: {}", part.dir.name, part.error->ToString()));
+      }
     } else {
       MSPROBE_TRY(CheckFramework(part));
       if (part.rank.torn) {
@@ -174,10 +180,12 @@ Result<AnalysisRun> CheckOverflow(const OverflowOptions& options, LogSink& outer
     run.ranks.push_back(Describe(part));
   }
   if (std::all_of(parts.begin(), parts.end(), [](const auto& p) { return p.error.has_value(); })) {
-    return *parts.front().error;
+    const Error& cause = *parts.front().error;
+    if (parts.size() == 1) return cause;
+    return Error(cause.code, fmt::format("none of the {} ranks could be read", parts.size()))
+        .At(options.input_dir);
   }
   const compare::FirstEntries found = compare::FindFirstEntries(traces);
-  MSPROBE_TRY(CreateDirectories(options.output_dir));
   if (!found.places.empty()) MSPROBE_TRY(WriteAnomalies(options, parts, found, run, log));
   run.messages = log.Take();
   run.seconds = MonotonicSeconds() - begin;

@@ -45,6 +45,7 @@ struct AnalysisRun {
   int64_t started = 0;
   double seconds = 0;
   bool partial = false;
+  bool interrupted = false;  // cancelled: what was done before was searched
 };
 
 struct OverflowOptions {

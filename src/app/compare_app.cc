@@ -5,19 +5,26 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <mutex>
 #include <unordered_set>
 
 #include "app/advisor.h"
+#include "app/compare_html.h"
 #include "app/compare_summary.h"
 #include "app/compare_table.h"
 #include "app/compare_text.h"
 #include "app/json_rows.h"
 #include "app/junit.h"
+#include "app/output_folder.h"
+#include "app/rank_progress.h"
 #include "base/file.h"
 #include "base/text.h"
 #include "base/thread_pool.h"
 #include "base/time.h"
+#include "compare/piece_journal.h"
+#include "compare/rule_texts.h"
+#include "kernels/checksum.h"
 #include "report/table.h"
 
 namespace msprobe::app {
@@ -26,38 +33,10 @@ namespace {
 using compare::Comparison;
 using compare::Face;
 
-// The nearest folder that exists must be writable; nothing is made yet, so that a refused run
-// leaves nothing behind.
-Status CheckOutputDir(const std::string& dir) {
-  if (dir.empty()) return Error(ErrorCode::kInvalidArgument, "the output path is empty");
-  std::string at = dir;
-  while (!PathExists(at)) {
-    const std::string parent = DirName(at);
-    if (parent == at) break;
-    at = parent;
-  }
-  if (!IsDirectory(at)) {
-    return Error(ErrorCode::kNotRegularFile, "is a file where a folder belongs")
-        .At(at)
-        .Hint("choose another output folder");
-  }
-  if (access(at.c_str(), W_OK | X_OK) != 0) {
-    return Error(ErrorCode::kPermission, "the output folder cannot be written").At(at);
-  }
-  return {};
-}
-
 // Upstream's old release keeps reports from other users (compare.md 14.1); the new one leaves the
 // umask.
 Status FitMode(const std::string& path, Face face) {
   if (face == Face::kOld && chmod(path.c_str(), 0640) != 0) return ErrnoError(errno, "chmod", path);
-  return {};
-}
-
-Status MakeOutputDir(const std::string& dir, Face face) {
-  if (IsDirectory(dir)) return {};
-  MSPROBE_TRY(CreateDirectories(dir));
-  if (face == Face::kOld && chmod(dir.c_str(), 0750) != 0) return ErrnoError(errno, "chmod", dir);
   return {};
 }
 
@@ -69,7 +48,7 @@ std::string SuffixOf(const RankJob& job, const CompareOptions& options) {
 }
 
 struct Names {
-  std::string report, advice;  // with {ts}
+  std::string report, partial, advice;  // with {ts}
 };
 
 Names NamesOf(const RankJob& job, const CompareOptions& options) {
@@ -79,6 +58,8 @@ Names NamesOf(const RankJob& job, const CompareOptions& options) {
   Names out;
   out.report = fmt::format("{}compare_result{}_{{ts}}.{}", debug ? "debug_" : "", suffix,
                            xlsx ? "xlsx" : "csv");
+  // Not a name that merge_result or a script would take for a whole report.
+  out.partial = "partial_" + out.report;
   out.advice = fmt::format("{}advisor{}_{{ts}}.txt", job.beside_dump ? "debug_" : "", suffix);
   return out;
 }
@@ -89,15 +70,18 @@ std::string WithStamp(std::string pattern, const std::string& stamp) {
   return pattern;
 }
 
+constexpr std::string_view kHtmlName = "compare_report_{ts}.html";
+
 // One stamp for all files of a run: the first second at which every name is free (decisions.md 5).
 std::string StampFor(const std::vector<RankJob>& jobs, const CompareOptions& options,
                      int64_t start) {
   int64_t stamp = start;
   for (;;) {
     int64_t next = FreeTimestamp(options.output_dir, {"compare_summary_{ts}.json"}, stamp);
+    if (options.html) next = FreeTimestamp(options.output_dir, {kHtmlName}, next);
     for (const RankJob& job : jobs) {
       const Names names = NamesOf(job, options);
-      next = FreeTimestamp(options.output_dir, {names.report, names.advice}, next);
+      next = FreeTimestamp(options.output_dir, {names.report, names.partial, names.advice}, next);
     }
     if (next == stamp) return LocalTimestamp(stamp);
     stamp = next;
@@ -112,21 +96,6 @@ std::optional<std::string> StackOf(const RankJob& job, const CompareOptions& opt
   std::string beside = JoinPath(DirName(job.target_json), "stack.json");
   if (!PathExists(beside)) return std::nullopt;
   return beside;
-}
-
-compare::Options EngineOptions(const CompareOptions& options, size_t jobs) {
-  compare::Options out;
-  out.face = options.face;
-  out.rules = options.rules;
-  out.fuzzy = options.fuzzy;
-  out.highlight = options.highlight && options.face == Face::kOld;
-  out.data_mapping = options.data_mapping;
-  out.cell_mapping = options.cell_mapping;
-  out.cell_mapping_flag = options.cell_mapping_flag;
-  const unsigned cores = options.workers != 0 ? options.workers : AvailableCores();
-  const size_t at_once = std::min<size_t>(std::max<size_t>(jobs, 1), cores);
-  out.workers = std::max(1u, cores / static_cast<unsigned>(at_once));
-  return out;
 }
 
 std::vector<NotCompared> CollectNotCompared(const Comparison& comparison) {
@@ -170,16 +139,18 @@ void LogRows(const Comparison& comparison, CompareTable& table, LogSink& log) {
   }
 }
 
-Status WriteAdvice(const Comparison& comparison, const std::string& path, LogSink& log) {
+Status WriteAdvice(const Comparison& comparison, const RankOutcome& rank, LogSink& log) {
   const AdvisorFinding finding = Advise(comparison);
-  const std::string text = AdvisorText(finding);
+  AdvisorContext context = {rank.job.target_json, rank.job.golden_json, nullptr, rank.not_compared};
+  if (comparison.first_bad) context.first_bad = &*comparison.first_bad;
+  const std::string text = AdvisorText(finding, context);
+  const std::string& path = rank.advice_path;
   MSPROBE_ASSIGN(AtomicFile file, AtomicFile::Create(path));
   MSPROBE_TRY(file.Write(text));
   MSPROBE_TRY(file.Commit());
   MSPROBE_TRY(FitMode(path, Face::kOld));
   if (finding.line) {
-    log.Info(fmt::format("advice: spreadsheet row {}: {}", *finding.line + 2,
-                         text.substr(text.find("Expert"))));
+    log.Info(fmt::format("advice: spreadsheet row {}: {}", *finding.line + 2, text));
   }
   return {};
 }
@@ -199,9 +170,9 @@ std::unique_ptr<report::TableWriter> WriterFor(const std::string& path,
 Status WriteReports(const CompareOptions& options, const std::string& stamp,
                     const Comparison& comparison, RankOutcome& out, LogSink& log,
                     const CancelToken* cancel) {
-  MSPROBE_TRY(MakeOutputDir(options.output_dir, options.face));
   const Names names = NamesOf(out.job, options);
-  const std::string path = JoinPath(options.output_dir, WithStamp(names.report, stamp));
+  const std::string path = JoinPath(
+      options.output_dir, WithStamp(comparison.interrupted ? names.partial : names.report, stamp));
   CompareTable table(comparison, options.face);
   const auto writer = WriterFor(path, options);
   MSPROBE_ASSIGN(out.reports, table.WriteTo(*writer, cancel));
@@ -209,7 +180,7 @@ Status WriteReports(const CompareOptions& options, const std::string& stamp,
   if (options.row_log) LogRows(comparison, table, log);
   if (options.face == Face::kOld && options.advisor) {
     out.advice_path = JoinPath(options.output_dir, WithStamp(names.advice, stamp));
-    MSPROBE_TRY(WriteAdvice(comparison, out.advice_path, log));
+    MSPROBE_TRY(WriteAdvice(comparison, out, log));
   }
   return {};
 }
@@ -232,10 +203,12 @@ class RankLog final : public LogSink {
 struct SharedOutputs {
   std::unique_ptr<JsonRows> json;
   std::unique_ptr<JunitReport> junit;
+  std::unique_ptr<CompareHtml> html;
 };
 
 // Opened before any work: a file that cannot be written is known at once.
-Result<SharedOutputs> OpenShared(const CompareOptions& options, size_t jobs) {
+Result<SharedOutputs> OpenShared(const CompareOptions& options, size_t jobs,
+                                 const std::string& stamp) {
   SharedOutputs out;
   for (const std::string* path : {&options.json_path, &options.junit_path}) {
     if (!path->empty()) MSPROBE_TRY(CreateDirectories(DirName(*path)));
@@ -247,7 +220,37 @@ Result<SharedOutputs> OpenShared(const CompareOptions& options, size_t jobs) {
     MSPROBE_ASSIGN(out.junit, JunitReport::Create(options.junit_path));
     out.junit->Resize(jobs);
   }
+  if (options.html) {
+    const std::string name = WithStamp(std::string(kHtmlName), stamp);
+    MSPROBE_ASSIGN(out.html, CompareHtml::Create(JoinPath(options.output_dir, name), jobs));
+  }
   return out;
+}
+
+// Hidden, and the same for the same dumps and folder.
+std::string JournalPath(const CompareOptions& options, const RankJob& job) {
+  std::error_code ignored;
+  const auto absolute = [&](const std::string& path) {
+    return std::filesystem::weakly_canonical(path, ignored).string();
+  };
+  const std::string both = absolute(job.target_json) + "\n" + absolute(job.golden_json);
+  const uint32_t sum =
+      kernels::Crc32(0, reinterpret_cast<const std::byte*>(both.data()), both.size());
+  return JoinPath(options.output_dir, fmt::format(".msprobe_resume_{:08x}", sum));
+}
+
+std::unique_ptr<compare::PieceJournal> OpenJournal(const CompareOptions& options,
+                                                   const RankJob& job, LogSink& log) {
+  auto journal = compare::PieceJournal::Open(JournalPath(options, job), options.resume);
+  if (!options.resume) return journal;
+  if (journal && journal->known() > 0) {
+    log.Warning(fmt::format("resumed: the figures of {} pieces of tensors are taken over",
+                            journal->known()));
+  } else {
+    log.Warning(fmt::format("nothing to resume in {}: this pair is compared from the start",
+                            options.output_dir));
+  }
+  return journal;
 }
 
 Status RunJob(const CompareOptions& options, const compare::Options& engine,
@@ -261,18 +264,24 @@ Status RunJob(const CompareOptions& options, const compare::Options& engine,
                  Postprocess(options, out.job, options.output_dir, log));
   input.target_files = products.target_files();
   input.golden_files = products.golden_files();
+  input.scratch = options.output_dir;
+  const auto journal = OpenJournal(options, out.job, log);
+  input.journal = journal.get();
   MSPROBE_ASSIGN(Comparison result, compare::CompareRank(input, engine, log, progress, cancel));
+  out.interrupted = result.interrupted;
+  if (out.interrupted) cancel = nullptr;  // what is there is written
   const auto comparison = std::make_shared<const Comparison>(std::move(result));
   if (comparison->rows.empty()) {
     return Error(ErrorCode::kNothingToDo, "nothing to compare: the dumps hold no values")
         .At(out.job.target_json);
   }
+  out.not_compared = CollectNotCompared(*comparison);
   MSPROBE_TRY(WriteReports(options, stamp, *comparison, out, log, cancel));
+  if (journal && !out.interrupted) journal->Remove();
   out.mode = comparison->mode;
   out.counts = comparison->counts;
   out.first_bad = comparison->first_bad;
   out.notes = comparison->notes;
-  out.not_compared = CollectNotCompared(*comparison);
   out.comparison = comparison;
   return {};
 }
@@ -281,8 +290,10 @@ Status RunJob(const CompareOptions& options, const compare::Options& engine,
 Status AddShared(const CompareOptions& options, size_t index, RankOutcome& out,
                  const SharedOutputs& shared, const CancelToken* cancel) {
   const std::shared_ptr<const Comparison> comparison = out.comparison;
+  if (out.interrupted) cancel = nullptr;
   if (!options.keep_rows) out.comparison.reset();
   if (shared.junit) shared.junit->Add(index, out.job, *comparison, options.face);
+  if (shared.html) MSPROBE_TRY(shared.html->Add(index, options, out, *comparison, cancel));
   if (shared.json) return shared.json->Add(out.job, *comparison, options.face, cancel);
   return {};
 }
@@ -296,6 +307,7 @@ void Add(compare::Counts& to, const compare::Counts& c) {
   to.yes += c.yes;
   to.no += c.no;
   to.none += c.none;
+  to.consequences += c.consequences;
 }
 
 // The earliest row counts; ranks run the same program, so the row is the best measure of time they
@@ -337,28 +349,57 @@ class RecordingLog final : public LogSink {
   uint64_t dropped_ = 0;
 };
 
-Status WriteSummary(const CompareOptions& options, const std::string& stamp, CompareRun& run) {
-  run.summary_path = JoinPath(options.output_dir, WithStamp("compare_summary_{ts}.json", stamp));
+Status WriteSummary(const CompareOptions& options, const CompareRun& run) {
   MSPROBE_ASSIGN(AtomicFile file, AtomicFile::Create(run.summary_path));
   MSPROBE_TRY(file.Write(SummaryJson(options, run)));
   MSPROBE_TRY(file.Commit());
   return FitMode(run.summary_path, options.face);
 }
 
-// All ranks failed: the error of the whole run is that of the first, and the others are logged
-// already.
 bool AllFailed(const CompareRun& run) {
   return std::all_of(run.ranks.begin(), run.ranks.end(),
                      [](const RankOutcome& r) { return r.error.has_value(); });
+}
+
+// The error of a run without a single report. Errors of several ranks are logged already.
+Error FailureOf(const CompareRun& run, const CompareOptions& options) {
+  const Error& first = *run.ranks.front().error;
+  if (run.ranks.size() == 1 || first.code == ErrorCode::kCancelled) return first;
+  return Error(first.code,
+               fmt::format("none of the {} pairs of ranks could be compared", run.ranks.size()))
+      .At(options.target);
 }
 
 }  // namespace
 
 Result<compare::Postprocessed> Postprocess(const CompareOptions& options, const RankJob& job,
                                            const std::string& scratch, LogSink& log) {
-  return compare::Postprocessed::Make(options.postprocess, job.target_json, job.golden_json,
-                                      scratch, log);
+  config::PostprocessConfig config = options.postprocess;
+  if (options.backend != compare::Backend::kNone) {
+    config.target_lengths.clear();  // no clean-up (compare.md 18)
+    config.golden_lengths.clear();
+  }
+  return compare::Postprocessed::Make(config, job.target_json, job.golden_json, scratch, log);
 }
+
+compare::Options EngineOptions(const CompareOptions& options, CorePool& cores) {
+  compare::Options out;
+  out.face = options.face;
+  out.rules = options.rules;
+  out.rule_file = options.rule_file;
+  out.fuzzy = options.fuzzy;
+  out.backend = options.backend;
+  out.name_join = options.xlsx ? ";\n" : ";  ";
+  out.highlight = options.highlight && options.face == Face::kOld;
+  out.data_mapping = options.data_mapping;
+  out.cell_mapping = options.cell_mapping;
+  out.cell_mapping_flag = options.cell_mapping_flag;
+  out.workers = 1;
+  out.cores = &cores;
+  return out;
+}
+
+std::string RulesText() { return compare::ExplainRules(); }
 
 std::string RankLabel(const RankJob& job) {
   if (job.step.empty()) return job.rank;
@@ -371,8 +412,8 @@ Result<CompareRun> Compare(const CompareOptions& options, LogSink& outer_log,
   run.started = UnixSeconds();
   const double begin = MonotonicSeconds();
   RecordingLog log(outer_log);
-  MSPROBE_ASSIGN(ComparePlan plan, PlanCompare(options.target, options.golden, log));
-  MSPROBE_TRY(CheckOutputDir(options.output_dir));
+  MSPROBE_ASSIGN(ComparePlan plan, PlanCompare(options.target, options.golden,
+                                               {options.rank_ids, options.step_ids}, log));
   if (options.suffix.find('/') != std::string::npos) {
     return Error(ErrorCode::kInvalidArgument,
                  "a suffix is part of a file name and cannot hold a slash")
@@ -383,26 +424,35 @@ Result<CompareRun> Compare(const CompareOptions& options, LogSink& outer_log,
                  "a suffix is for two files only: folders name their reports by rank")
         .At("suffix");
   }
+  constexpr unsigned kPrivate = 0750, kAnyone = 0777;
+  MSPROBE_ASSIGN(
+      const OutputFolder folder,
+      OutputFolder::Make(options.output_dir, options.face == Face::kOld ? kPrivate : kAnyone));
   run.missing = std::move(plan.missing);
   for (const MissingPart& m : run.missing) {
     log.Warning(fmt::format("{}{}{}: not compared: {}", m.step,
                             m.step.empty() || m.rank.empty() ? "" : " ", m.rank, m.reason));
   }
-  MSPROBE_ASSIGN(const SharedOutputs shared, OpenShared(options, plan.jobs.size()));
   const std::string stamp = StampFor(plan.jobs, options, run.started);
+  MSPROBE_ASSIGN(const SharedOutputs shared, OpenShared(options, plan.jobs.size(), stamp));
   run.ranks.resize(plan.jobs.size());
-  const compare::Options engine = EngineOptions(options, plan.jobs.size());
+  // Ranks run side by side; a rank that is done leaves its threads to the others.
+  RankProgress ranks(plan.jobs.size(), progress);
+  CorePool cores((options.workers != 0 ? options.workers : AvailableCores()) - 1);
+  const compare::Options engine = EngineOptions(options, cores);
   ParallelFor(
-      plan.jobs.size(), options.workers,
+      plan.jobs.size(), cores,
       [&](size_t i) {
         RankOutcome& out = run.ranks[i];
         out.job = std::move(plan.jobs[i]);
         RankLog rank_log(log, RankLabel(out.job));
-        Status done = RunJob(options, engine, stamp, out, rank_log, progress, cancel);
+        Status done = RunJob(options, engine, stamp, out, rank_log, ranks.Of(i), cancel);
         if (done.ok()) done = AddShared(options, i, out, shared, cancel);
+        ranks.Done(i);
         if (done.ok()) return;
         out.error = done.error();
-        if (plan.folders && out.error->code != ErrorCode::kCancelled)
+        // The error of a lone pair is that of the whole run and is said by the caller.
+        if (plan.jobs.size() > 1 && out.error->code != ErrorCode::kCancelled)
           rank_log.Error("not compared: " + out.error->ToString());
       },
       cancel);
@@ -411,18 +461,24 @@ Result<CompareRun> Compare(const CompareOptions& options, LogSink& outer_log,
       if (r.reports.empty() && !r.error) r.error = Error(ErrorCode::kCancelled, "interrupted");
     }
   }
-  if (AllFailed(run)) return *run.ranks.front().error;
+  if (AllFailed(run)) return FailureOf(run, options);
   if (shared.json) MSPROBE_TRY(shared.json->Commit());
   run.partial = !run.missing.empty();
   for (const RankOutcome& r : run.ranks) {
     Add(run.counts, r.counts);
-    run.partial = run.partial || r.error.has_value();
+    run.partial = run.partial || r.error.has_value() || r.interrupted;
   }
   run.first_bad_rank = FirstBadRank(run.ranks);
   run.messages = log.Take();
   run.seconds = MonotonicSeconds() - begin;
   if (shared.junit) MSPROBE_TRY(shared.junit->Finish(run));
-  MSPROBE_TRY(WriteSummary(options, stamp, run));
+  if (shared.html) run.html_path = shared.html->path();
+  run.summary_path = JoinPath(options.output_dir, WithStamp("compare_summary_{ts}.json", stamp));
+  if (shared.html) {
+    MSPROBE_TRY(shared.html->Finish(options, run));
+    MSPROBE_TRY(FitMode(run.html_path, options.face));
+  }
+  MSPROBE_TRY(WriteSummary(options, run));
   return run;
 }
 

@@ -8,9 +8,11 @@
 #include <utility>
 #include <vector>
 
+#include "app/advisor.h"
 #include "app/compare_inputs.h"
 #include "base/log.h"
 #include "base/result.h"
+#include "base/thread_pool.h"
 #include "compare/compare.h"
 #include "compare/postprocess.h"
 #include "config/compare_config.h"
@@ -19,13 +21,15 @@
 namespace msprobe::app {
 
 // The engine's words that callers of this use case need.
+using compare::Backend;
 using compare::Counts;
 using compare::Face;
 using compare::RuleSet;
 
 struct CompareOptions {
   compare::Face face = compare::Face::kNew;
-  compare::RuleSet rules = compare::RuleSet::kBase;
+  compare::RuleSet rules = compare::RuleSet::kDefault;
+  std::shared_ptr<const config::RuleFile> rule_file;  // changes of the default set
   std::string target, golden;           // files, rank folders, step folders or dump roots
   std::string output_dir = "./output";  // made when absent
   std::optional<std::string>
@@ -35,30 +39,28 @@ struct CompareOptions {
   bool highlight = false;   // old face: colours
   bool xlsx = false;        // new face: xlsx instead of csv
   bool fuzzy = false;
-  bool row_log = false;  // one log line per row, tensor mode
+  compare::Backend backend = compare::Backend::kNone;  // training against inference
+  bool row_log = false;                                // one log line per row, tensor mode
   std::optional<config::NameMap> data_mapping, cell_mapping;
   bool cell_mapping_flag = false;
-  std::string suffix;                     // of file names, one pair of files only
-  unsigned workers = 0;                   // 0 = all cores
-  bool keep_rows = false;                 // keep the comparisons in CompareRun::ranks
-  config::PostprocessConfig postprocess;  // products of tensors, made before they are compared
-  std::string json_path, junit_path;      // rows as JSON lines, entries as JUnit XML; "" = no
-  std::string command;                    // for the summary: "compare"
+  std::string suffix;                       // of file names, one pair of files only
+  unsigned workers = 0;                     // 0 = all cores
+  bool resume = false;                      // take the figures of an interrupted run over
+  std::vector<int64_t> rank_ids, step_ids;  // only these; empty: all
+  bool keep_rows = false;                   // keep the comparisons in CompareRun::ranks
+  config::PostprocessConfig postprocess;    // products of tensors, made before they are compared
+  std::string json_path, junit_path;        // rows as JSON lines, entries as JUnit XML; "" = no
+  bool html = false;                        // write compare_report_*.html
+  std::string command;                      // for the summary: "compare"
   std::vector<std::pair<std::string, std::string>>
       echo;  // options as the user gave them, for the summary
-};
-
-// Rows that were not compared, by reason, with the first names.
-struct NotCompared {
-  std::string reason;
-  uint64_t rows = 0;
-  std::vector<std::string> entries;  // up to 100 entry names, in report order, without repetition
 };
 
 // What became of one pair of ranks.
 struct RankOutcome {
   RankJob job;
   std::optional<Error> error;  // set: this pair failed, nothing was written for it
+  bool interrupted = false;    // the report is there, and lacks the rows that were not reached
   compare::Mode mode = compare::Mode::kStatistics;
   compare::Counts counts;
   std::optional<compare::FirstBad> first_bad;
@@ -76,6 +78,7 @@ struct CompareRun {
   std::optional<size_t>
       first_bad_rank;  // index in ranks: the smallest row of the first step that has one
   std::string summary_path;
+  std::string html_path;              // "" = none
   std::vector<std::string> messages;  // warnings of the whole run
   int64_t started = 0;                // Unix seconds
   double seconds = 0;
@@ -84,13 +87,23 @@ struct CompareRun {
 
 // Compares and writes. A run over folders goes on when one rank fails (partial). Errors: bad paths
 // or options (nothing was written), kNothingToDo when there is nothing to compare, kCancelled. With
-// two files every failure is an error.
+// two files every failure is an error. A run that is cancelled while tensors are compared keeps
+// partial_compare_result_* and a hidden file from which a run with `resume` goes on.
 Result<CompareRun> Compare(const CompareOptions& options, LogSink& log, ProgressSink& progress,
                            const CancelToken* cancel);
 
 // The products of one pair (compare.md 17.2), in a private folder below `scratch`, which is made.
 Result<compare::Postprocessed> Postprocess(const CompareOptions& options, const RankJob& job,
                                            const std::string& scratch, LogSink& log);
+
+// What the engine is told; it shares `cores` with the other ranks.
+compare::Options EngineOptions(const CompareOptions& options, CorePool& cores);
+
+// All rules with limits and sources, for --explain-rules.
+std::string RulesText();
+
+// False in a build without HTML reports.
+bool WritesHtml();
 
 // "rank0", "step0 rank0", "" for two files.
 std::string RankLabel(const RankJob& job);

@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <map>
 #include <optional>
 
 #include "base/file.h"
-#include "dump/reader.h"
 
 namespace msprobe::app {
 namespace {
@@ -117,7 +117,9 @@ void PairRanks(const std::string& step, const std::vector<RankDir>& target,
                const std::vector<RankDir>& golden, ComparePlan& plan, LogSink& log) {
   const auto t = ByNumber(target);
   const auto g = ByNumber(golden);
+  // After a choice one side may have none left.
   const bool common =
+      target.empty() || golden.empty() ||
       std::any_of(t.begin(), t.end(), [&](const auto& entry) { return g.contains(entry.first); });
   if (!common) return PairByPosition(step, target, golden, plan, log);
   std::map<int64_t, std::pair<const RankDir*, const RankDir*>> all;
@@ -134,10 +136,39 @@ void PairRanks(const std::string& step, const std::vector<RankDir>& target,
   }
 }
 
+bool Wanted(const std::vector<int64_t>& wanted, int64_t number) {
+  return wanted.empty() || std::find(wanted.begin(), wanted.end(), number) != wanted.end();
+}
+
+// Leaves the wanted ranks. Process folders have no number to choose by.
+void Choose(const PlanFilter& filter, std::vector<RankDir>& ranks) {
+  std::erase_if(ranks, [&](const RankDir& r) {
+    return r.kind != RankDir::Kind::kProcess && !Wanted(filter.ranks, r.number);
+  });
+}
+
+Status CheckChosen(const PlanFilter& filter, const std::vector<RankDir>& target,
+                   const std::vector<RankDir>& golden, const std::string& dir) {
+  for (const int64_t rank : filter.ranks) {
+    const auto is = [&](const RankDir& r) { return r.number == rank; };
+    if (std::any_of(target.begin(), target.end(), is) ||
+        std::any_of(golden.begin(), golden.end(), is)) {
+      continue;
+    }
+    return Error(ErrorCode::kNotFound,
+                 fmt::format("rank {} is wanted and is on neither side", rank))
+        .At(dir)
+        .Hint(fmt::format("the target has {}", target.empty() ? "none" : Names(target)));
+  }
+  return {};
+}
+
 Status PlanStep(const std::string& step, const std::string& target, const std::string& golden,
-                ComparePlan& plan, LogSink& log) {
+                const PlanFilter& filter, ComparePlan& plan, LogSink& log) {
   MSPROBE_ASSIGN(const std::vector<RankDir> all_target, dump::ListRanks(target));
   MSPROBE_ASSIGN(const std::vector<RankDir> all_golden, dump::ListRanks(golden));
+  WarnOfStrayFolders(target, all_target, log);
+  if (target != golden) WarnOfStrayFolders(golden, all_golden, log);
   std::vector<RankDir> t = OfKind(all_target, false);
   std::vector<RankDir> g = OfKind(all_golden, false);
   // Folders of processes only: process numbers say nothing about which belong together, so exactly
@@ -146,7 +177,7 @@ Status PlanStep(const std::string& step, const std::string& target, const std::s
   if (g.empty()) g = OfKind(all_golden, true);
   for (const auto& [side, dir] : {std::pair(&t, &target), std::pair(&g, &golden)}) {
     if (side->empty()) {
-      return Error(ErrorCode::kNothingToDo, "no rank folder inside")
+      return Error(ErrorCode::kNotFound, "no rank folder inside")
           .At(*dir)
           .Hint("expected rank, rank<n> or proc<pid> folders, or dump.json itself");
     }
@@ -158,15 +189,24 @@ Status PlanStep(const std::string& step, const std::string& target, const std::s
           .Hint("compare the dump.json files of two processes directly");
     }
   }
+  MSPROBE_TRY(CheckChosen(filter, t, g, target));
+  Choose(filter, t);
+  Choose(filter, g);
   PairRanks(step, t, g, plan, log);
   return {};
 }
 
 Status PlanRoot(const std::vector<StepDir>& target, const std::vector<StepDir>& golden,
-                ComparePlan& plan, LogSink& log) {
+                const PlanFilter& filter, ComparePlan& plan, LogSink& log) {
   std::map<int64_t, std::pair<const StepDir*, const StepDir*>> all;
   for (const StepDir& s : target) all[s.number].first = &s;
   for (const StepDir& s : golden) all[s.number].second = &s;
+  for (const int64_t step : filter.steps) {
+    if (all.contains(step)) continue;
+    return Error(ErrorCode::kNotFound,
+                 fmt::format("step {} is wanted and is on neither side", step));
+  }
+  std::erase_if(all, [&](const auto& e) { return !Wanted(filter.steps, e.first); });
   bool common = false;
   for (const auto& [number, pair] : all) {
     if (pair.first == nullptr || pair.second == nullptr) {
@@ -180,7 +220,7 @@ Status PlanRoot(const std::vector<StepDir>& target, const std::vector<StepDir>& 
     }
     common = true;
     const Status planned =
-        PlanStep(pair.first->name, pair.first->path, pair.second->path, plan, log);
+        PlanStep(pair.first->name, pair.first->path, pair.second->path, filter, plan, log);
     if (!planned.ok()) plan.missing.push_back({pair.first->name, "", planned.error().ToString()});
   }
   if (common) return {};
@@ -188,7 +228,70 @@ Status PlanRoot(const std::vector<StepDir>& target, const std::vector<StepDir>& 
       .Hint("give two step folders to compare different steps");
 }
 
+// What a folder that was given holds.
+struct Folder {
+  std::string path;
+  bool has_dump = false;
+  bool has_ranks = false;
+  std::vector<StepDir> steps;
+};
+
+Result<Folder> Look(const std::string& path) {
+  Folder out;
+  out.path = path;
+  out.has_dump = HasDump(path);
+  MSPROBE_ASSIGN(const std::vector<RankDir> ranks, dump::ListRanks(path));
+  out.has_ranks = !ranks.empty();
+  MSPROBE_ASSIGN(out.steps, dump::ListSteps(path));
+  return out;
+}
+
+std::string_view KindOf(const Folder& f) {
+  if (f.has_dump) return "the folder of one rank";
+  if (f.has_ranks) return "a folder of ranks";
+  return f.steps.empty() ? "" : "a folder of steps";
+}
+
+// The two folders must be of one kind. One that holds neither is told apart by PlanStep.
+Status CheckKinds(const Folder& target, const Folder& golden) {
+  const std::string_view t = KindOf(target), g = KindOf(golden);
+  if (t.empty() || g.empty() || t == g) return {};
+  // A folder may hold both ranks and steps: one kind in common is enough.
+  if (!target.has_dump && !golden.has_dump && target.has_ranks && golden.has_ranks) return {};
+  if (!target.steps.empty() && !golden.steps.empty()) return {};
+  return Error(ErrorCode::kMismatch,
+               fmt::format("the target is {}, the golden side ({}) {}", t, golden.path, g))
+      .At(target.path)
+      .Hint("both must be of one kind: rank folders, folders of ranks, or folders of steps");
+}
+
 }  // namespace
+
+void WarnOfStrayFolders(const std::string& dir, const std::vector<RankDir>& known, LogSink& log) {
+  constexpr size_t kMost = 5;
+  std::vector<std::string> stray;
+  std::error_code failed;
+  for (std::filesystem::directory_iterator it(dir, failed), end; !failed && it != end;
+       it.increment(failed)) {
+    const std::string name = it->path().filename().string();
+    if (std::any_of(known.begin(), known.end(), [&](const RankDir& r) { return r.name == name; }) ||
+        !it->is_directory(failed) || (!name.starts_with("rank") && !HasDump(it->path().string()))) {
+      continue;
+    }
+    stray.push_back(name);
+  }
+  if (stray.empty()) return;
+  std::sort(stray.begin(), stray.end());
+  std::string names;
+  for (size_t i = 0; i < std::min(stray.size(), kMost); ++i) {
+    names += (names.empty() ? "" : ", ") + stray[i];
+  }
+  if (stray.size() > kMost) names += fmt::format(" and {} more", stray.size() - kMost);
+  log.Warning(
+      fmt::format("{}: not taken as ranks: {}; expected rank, rank<n> without leading "
+                  "zeros, or proc<pid>",
+                  dir, names));
+}
 
 std::vector<Error> CheckComparePaths(const std::string& target, const std::string& golden) {
   std::vector<Error> out;
@@ -226,12 +329,15 @@ std::vector<Error> CheckComparePaths(const std::string& target, const std::strin
 }
 
 Result<ComparePlan> PlanCompare(const std::string& target, const std::string& golden,
-                                LogSink& log) {
+                                const PlanFilter& filter, LogSink& log) {
   std::vector<Error> problems = CheckComparePaths(target, golden);
   if (!problems.empty()) return std::move(problems.front());
   ComparePlan plan;
   plan.folders = IsDirectory(target);
   if (!plan.folders) {
+    if (!filter.empty()) {
+      log.Warning("ranks and steps are chosen in folders only: two files are compared as they are");
+    }
     RankJob job;
     job.target_json = target;
     job.golden_json = golden;
@@ -241,17 +347,21 @@ Result<ComparePlan> PlanCompare(const std::string& target, const std::string& go
   if (HasDump(target) && HasDump(golden)) {
     AddRankFolders({}, target, golden, plan);
   } else {
-    MSPROBE_ASSIGN(const std::vector<StepDir> t, dump::ListSteps(target));
-    MSPROBE_ASSIGN(const std::vector<StepDir> g, dump::ListSteps(golden));
-    if (!t.empty() && !g.empty()) {
-      MSPROBE_TRY(PlanRoot(t, g, plan, log));
+    MSPROBE_ASSIGN(const Folder t, Look(target));
+    MSPROBE_ASSIGN(const Folder g, Look(golden));
+    MSPROBE_TRY(CheckKinds(t, g));
+    if (!t.steps.empty() && !g.steps.empty()) {
+      MSPROBE_TRY(PlanRoot(t.steps, g.steps, filter, plan, log));
     } else {
-      MSPROBE_TRY(PlanStep("", target, golden, plan, log));
+      if (!filter.steps.empty()) {
+        log.Warning("steps are chosen in folders of steps only: all ranks here are compared");
+      }
+      MSPROBE_TRY(PlanStep("", target, golden, filter, plan, log));
     }
   }
   if (!plan.jobs.empty()) return plan;
   const std::string why = plan.missing.empty() ? "" : ": " + plan.missing.front().reason;
-  return Error(ErrorCode::kNothingToDo, "no pair of ranks to compare" + why).At(target);
+  return Error(ErrorCode::kNotFound, "no pair of ranks to compare" + why).At(target);
 }
 
 }  // namespace msprobe::app

@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "base/result.h"
+#include "dump/reader.h"
 
 namespace msprobe::app {
 
@@ -40,10 +41,22 @@ struct ComparePlan {
 // alike (kInvalidArgument).
 std::vector<Error> CheckComparePaths(const std::string& target, const std::string& golden);
 
+// Parts of a plan that are wanted; empty: all. Numbers of folders; `rank` counts as 0.
+struct PlanFilter {
+  std::vector<int64_t> ranks, steps;
+  bool empty() const { return ranks.empty() && steps.empty(); }
+};
+
 // Accepts two files, two rank folders (with dump.json inside), two step folders (rank, rank<n>,
 // proc<pid> inside) or two dump roots (step<n> inside). Ranks pair by number; without a common
-// number by position, with a warning. Errors: those of CheckComparePaths; kNothingToDo when no pair
-// is left.
-Result<ComparePlan> PlanCompare(const std::string& target, const std::string& golden, LogSink& log);
+// number by position, with a warning. Errors: those of CheckComparePaths; kMismatch when the
+// folders hold different things; kNotFound when no pair is left
+// or a wanted rank or step is on neither side.
+Result<ComparePlan> PlanCompare(const std::string& target, const std::string& golden,
+                                const PlanFilter& filter, LogSink& log);
+
+// One warning that names the folders in `dir` that look like ranks and are not in `known`.
+void WarnOfStrayFolders(const std::string& dir, const std::vector<dump::RankDir>& known,
+                        LogSink& log);
 
 }  // namespace msprobe::app

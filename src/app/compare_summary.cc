@@ -27,6 +27,7 @@ void WriteCounts(Writer& w, const Counts& c, Face face, std::optional<compare::M
   w.Key("error").Uint(c.error);
   w.Key("unmatched").Uint(c.unmatched);
   w.Key("total").Uint(c.total);
+  w.Key("consequences").Uint(c.consequences);
   if (face == Face::kOld && (!mode || *mode == compare::Mode::kTensor)) {
     w.Key("Yes").Uint(c.yes);
     w.Key("No").Uint(c.no);
@@ -78,7 +79,7 @@ void WriteRank(Writer& w, const RankOutcome& r, Face face) {
   w.Key("golden_rank").String(r.job.golden_rank);
   w.Key("target").String(r.job.target_json);
   w.Key("golden").String(r.job.golden_json);
-  w.Key("status").String(r.error ? "failed" : "compared");
+  w.Key("status").String(r.error ? "failed" : r.interrupted ? "interrupted" : "compared");
   if (r.error) {
     w.Key("error").StartObject();
     w.Key("code").String(ErrorCodeName(r.error->code));
@@ -148,6 +149,7 @@ std::string CountsText(const CompareOptions& options, const Counts& c) {
   if (options.face == Face::kOld && c.yes + c.no + c.none > 0) {
     out += fmt::format(" (Yes {}, No {}, None {})", c.yes, c.no, c.none);
   }
+  if (c.consequences > 0) out += fmt::format(" ({} of them consequences)", c.consequences);
   return out;
 }
 
@@ -172,29 +174,48 @@ std::string PartLabel(const MissingPart& m) {
   return m.rank.empty() ? m.step : m.step + " " + m.rank;
 }
 
-void AddRanks(const CompareOptions& options, const CompareRun& run,
-              std::vector<std::string>& lines) {
-  if (run.ranks.size() + run.missing.size() < 2) return;
+// Counts of the worst ranks as a table, verdicts in columns.
+void AddRankTable(std::vector<const RankOutcome*> order, std::vector<std::string>& lines) {
   constexpr size_t kMaxRanks = 5;
-  std::vector<const RankOutcome*> order;
-  for (const RankOutcome& r : run.ranks) order.push_back(&r);
   const auto badness = [](const RankOutcome* r) {
     return r->error ? UINT64_MAX : r->counts.error * 1000 + r->counts.warning;
   };
   std::stable_sort(order.begin(), order.end(),
                    [&](auto* a, auto* b) { return badness(a) > badness(b); });
+  order.resize(std::min(order.size(), kMaxRanks));
+  size_t width = 4;
+  for (const RankOutcome* r : order) width = std::max(width, RankLabel(r->job).size());
+  lines.push_back(fmt::format("  {:<{}}  {:>8}  {:>8}  {:>8}  {:>9}  first bad", "rank", width,
+                              "pass", "warning", "error", "unmatched"));
+  for (const RankOutcome* r : order) {
+    const std::string label = fmt::format("  {:<{}}  ", RankLabel(r->job), width);
+    if (r->error) {
+      lines.push_back(label + "failed: " + VisibleText(r->error->ToString()));
+      continue;
+    }
+    const Counts& c = r->counts;
+    lines.push_back(label + fmt::format("{:>8}  {:>8}  {:>8}  {:>9}  {}{}", c.pass, c.warning,
+                                        c.error, c.unmatched,
+                                        r->first_bad ? VisibleText(r->first_bad->entry) : "none",
+                                        r->interrupted ? " (interrupted)" : ""));
+  }
+}
+
+void AddRanks(const CompareRun& run, std::vector<std::string>& lines) {
+  if (run.ranks.size() + run.missing.size() < 2) return;
+  std::vector<const RankOutcome*> order;
   size_t failed = 0;
-  for (const RankOutcome& r : run.ranks) failed += r.error.has_value();
+  for (const RankOutcome& r : run.ranks) {
+    order.push_back(&r);
+    failed += r.error.has_value();
+  }
   lines.push_back(fmt::format("Ranks: {} compared, {} failed, {} missing",
                               run.ranks.size() - failed, failed, run.missing.size()));
-  for (size_t i = 0; i < order.size() && i < kMaxRanks; ++i) {
-    const RankOutcome& r = *order[i];
-    lines.push_back(
-        fmt::format("  {}: {}", RankLabel(r.job),
-                    r.error ? "failed: " + r.error->ToString() : CountsText(options, r.counts)));
+  if (!order.empty()) AddRankTable(order, lines);
+  constexpr size_t kMaxShown = 5;
+  if (order.size() > kMaxShown) {
+    lines.push_back(fmt::format("  and {} more, see the summary", order.size() - kMaxShown));
   }
-  if (order.size() > kMaxRanks)
-    lines.push_back(fmt::format("  and {} more ranks", order.size() - kMaxRanks));
   for (size_t i = 0; i < run.missing.size() && i < 2; ++i) {
     const MissingPart& m = run.missing[i];
     lines.push_back(fmt::format("  {}: {}", PartLabel(m), m.reason));
@@ -214,6 +235,7 @@ void AddPaths(const CompareRun& run, std::vector<std::string>& lines) {
     if (!r.reports.empty()) break;
   }
   lines.push_back("Summary: " + VisibleText(run.summary_path));
+  if (!run.html_path.empty()) lines.push_back("To look at: " + VisibleText(run.html_path));
 }
 
 }  // namespace
@@ -241,6 +263,7 @@ std::string SummaryJson(const CompareOptions& options, const CompareRun& run) {
   w.Key("first_bad");
   WriteFirstBad(w, run.first_bad_rank ? &run.ranks[*run.first_bad_rank] : nullptr);
   w.Key("path").String(options.output_dir);
+  if (!run.html_path.empty()) w.Key("html").String(run.html_path);
   w.Key("ranks").StartArray();
   for (const RankOutcome& r : run.ranks) WriteRank(w, r, options.face);
   for (const MissingPart& m : run.missing) WriteMissing(w, m);
@@ -265,7 +288,7 @@ std::string AnswerText(const CompareOptions& options, const CompareRun& run) {
   if (rest.size() > kMaxReasons)
     lines.push_back(
         fmt::format("  and {} more reasons, see the summary", rest.size() - kMaxReasons));
-  AddRanks(options, run, lines);
+  AddRanks(run, lines);
   AddPaths(run, lines);
   if (lines.size() > kMaxLines) lines.resize(kMaxLines);
   std::string out;

@@ -87,7 +87,8 @@ void AddOwnReasons(const Row& row, Mode mode, std::vector<std::string>& list) {
   if (mode == Mode::kTensor && row.gate == Gate::kUnreadable) {
     list.push_back(UnreadableText(row, Face::kNew));
     if (!row.unreadable.empty()) list.push_back(row.unreadable);
-  } else if (row.gate != Gate::kCompared && row.gate != Gate::kZeroDim) {
+  } else if (row.gate != Gate::kCompared && row.gate != Gate::kZeroDim &&
+             row.gate != Gate::kBothEmpty) {
     list.push_back(GateText(row, Face::kNew));
   } else if (row.verdict == compare::Verdict::kUnmatched) {
     if (row.golden == nullptr) {
@@ -104,6 +105,7 @@ std::string NewMessage(const Row& row, Mode mode) {
   std::vector<std::string> list;
   for (const compare::Rule rule : row.rules) list.emplace_back(compare::RuleText(rule));
   AddOwnReasons(row, mode, list);
+  for (const compare::Finding& f : row.findings) list.push_back(compare::FindingText(f));
   std::string out = "[";
   for (const std::string& text : list) {
     if (out.size() > 1) out += ", ";
@@ -145,6 +147,14 @@ std::string GateText(const Row& row, Face face) {
       return "NPU api/module unmatched.";
     case Gate::kDTypes:
       return "The dtypes of NPU and Bench are of different kinds, not compared.";
+    case Gate::kNoValues:
+      return "Nothing was recorded to compare. " + row.unreadable + ".";
+    case Gate::kEmptyGolden:
+      return "The Bench tensor is empty, that of NPU is not, can not compare.";
+    case Gate::kBothEmpty:
+      return {};
+    case Gate::kNotReached:
+      return "The comparison was interrupted before this row.";
     case Gate::kChecksumKinds:
       return "The checksums of NPU and Bench are of different kinds, not compared.";
   }
@@ -189,6 +199,10 @@ std::string ErrMessage(const Row& row, Mode mode, Face face) {
   for (const compare::Highlight reason : row.highlights) {
     if (!out.empty()) out += '\n';
     out += compare::HighlightText(reason);
+  }
+  for (const compare::Finding& f : row.findings) {
+    if (!out.empty()) out += '\n';
+    out += compare::FindingText(f);
   }
   return out;
 }
@@ -255,6 +269,12 @@ std::string_view NotComparedReason(const Row& row, Mode mode) {
       return "dtypes of different kinds";
     case Gate::kChecksumKinds:
       return "different checksum kinds";
+    case Gate::kNoValues:
+      return "nothing was recorded to compare";
+    case Gate::kNotReached:
+      return "interrupted before this row";
+    case Gate::kEmptyGolden:
+      return "only the golden tensor is without elements";
     default:
       break;
   }

@@ -9,6 +9,8 @@
 #include "app/analysis_report.h"
 #include "app/compare_table.h"
 #include "app/json_rows.h"
+#include "app/output_folder.h"
+#include "app/rank_progress.h"
 #include "base/file.h"
 #include "base/text.h"
 #include "base/thread_pool.h"
@@ -251,10 +253,9 @@ Status RunPart(const CompareOptions& options, const compare::Options& engine, Pa
   input.target_files = products.target_files();
   input.golden_files = products.golden_files();
   MSPROBE_ASSIGN(Comparison result, compare::CompareRank(input, engine, log, progress, cancel));
+  if (result.interrupted) return Error(ErrorCode::kCancelled, "interrupted");
   part.comparison = std::make_shared<const Comparison>(std::move(result));
   part.entries = compare::FindDifferences(*part.comparison);
-  MSPROBE_TRY(
-      CreateDirectories(options.output_dir));  // nothing is made for inputs that are refused
   return WriteRankReport(part, options.face, cancel);
 }
 
@@ -278,23 +279,10 @@ AnalysisRank Describe(const Part& part) {
   return out;
 }
 
-compare::Options EngineOptions(const CompareOptions& options, size_t jobs) {
-  compare::Options out;
-  out.face = options.face;
-  out.rules = options.rules;
-  out.fuzzy = options.fuzzy;
-  out.data_mapping = options.data_mapping;
-  out.cell_mapping = options.cell_mapping;
-  out.cell_mapping_flag = options.cell_mapping_flag;
-  const unsigned cores = options.workers != 0 ? options.workers : AvailableCores();
-  const size_t at_once = std::min<size_t>(std::max<size_t>(jobs, 1), cores);
-  out.workers = std::max(1u, cores / static_cast<unsigned>(at_once));
-  return out;
-}
-
 // Saves of single values (debug.json) have no calls to search.
 Result<std::vector<Part>> PlanParts(const CompareOptions& options, AnalysisRun& run, LogSink& log) {
-  MSPROBE_ASSIGN(ComparePlan plan, PlanCompare(options.target, options.golden, log));
+  MSPROBE_ASSIGN(ComparePlan plan, PlanCompare(options.target, options.golden,
+                                               {options.rank_ids, options.step_ids}, log));
   for (const MissingPart& m : plan.missing) {
     AnalysisRank rank;
     rank.step = m.step;
@@ -314,7 +302,7 @@ Result<std::vector<Part>> PlanParts(const CompareOptions& options, AnalysisRun& 
     parts.push_back(std::move(part));
   }
   if (!parts.empty()) return parts;
-  return Error(ErrorCode::kNothingToDo, "only debug.json, which holds no calls to search")
+  return Error(ErrorCode::kUnsupported, "only debug.json, which holds no calls to search")
       .At(options.target);
 }
 
@@ -328,17 +316,21 @@ Result<AnalysisRun> AnalyzeDifferences(const CompareOptions& options, LogSink& o
   const double begin = MonotonicSeconds();
   MessageLog log(outer_log);
   MSPROBE_ASSIGN(std::vector<Part> parts, PlanParts(options, run, log));
+  MSPROBE_ASSIGN(const OutputFolder folder, OutputFolder::Make(options.output_dir));
   const std::string stamp = StampFor(options.output_dir, parts, run.started);
   for (Part& part : parts) {
     std::string name = ReportPattern(part.job);
     name.replace(name.find("{ts}"), 4, stamp);
     part.report = JoinPath(options.output_dir, name);
   }
-  const compare::Options engine = EngineOptions(options, parts.size());
+  RankProgress ranks(parts.size(), progress);
+  CorePool cores((options.workers != 0 ? options.workers : AvailableCores()) - 1);
+  const compare::Options engine = EngineOptions(options, cores);
   ParallelFor(
-      parts.size(), options.workers,
+      parts.size(), cores,
       [&](size_t i) {
-        const Status done = RunPart(options, engine, parts[i], log, progress, cancel);
+        const Status done = RunPart(options, engine, parts[i], log, ranks.Of(i), cancel);
+        ranks.Done(i);
         if (done.ok()) return;
         parts[i].error = done.error();
         if (parts.size() > 1 && done.error().code != ErrorCode::kCancelled) {
@@ -347,13 +339,22 @@ Result<AnalysisRun> AnalyzeDifferences(const CompareOptions& options, LogSink& o
         }
       },
       cancel);
-  if (cancel != nullptr && cancel->cancelled()) return Error(ErrorCode::kCancelled, "interrupted");
+  if (cancel != nullptr && cancel->cancelled()) {
+    run.interrupted = true;
+    for (Part& part : parts) {
+      if (!part.comparison && !part.error) part.error = Error(ErrorCode::kCancelled, "interrupted");
+    }
+  }
   for (const Part& part : parts) {
     run.ranks.push_back(Describe(part));
     run.partial = run.partial || part.error.has_value();
   }
   if (std::all_of(parts.begin(), parts.end(), [](const Part& p) { return p.error.has_value(); })) {
-    return *parts.front().error;
+    const Error& cause = *parts.front().error;
+    if (parts.size() == 1 || run.interrupted) return cause;
+    return Error(cause.code,
+                 fmt::format("none of the {} pairs of ranks could be compared", parts.size()))
+        .At(options.target);
   }
   for (size_t first = 0; first < parts.size();) {
     size_t last = first;

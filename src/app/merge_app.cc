@@ -11,6 +11,7 @@
 #include <unordered_map>
 
 #include "app/merge_reports.h"
+#include "app/output_folder.h"
 #include "base/file.h"
 #include "base/text.h"
 #include "base/thread_pool.h"
@@ -277,9 +278,8 @@ Merge JoinRanks(const MergeOptions& options, const std::vector<RankFiles>& files
   return merge;
 }
 
-Error TooFew(const MergeOptions& options, size_t n) {
-  return Error(ErrorCode::kNothingToDo,
-               n == 0 ? "no report of a rank inside" : "the report of one rank only")
+Error TooFew(const MergeOptions& options, ErrorCode code, size_t n) {
+  return Error(code, n == 0 ? "no report of a rank inside" : "the report of one rank only")
       .At(options.input_dir)
       .Hint("expected compare_result_rank<n>_<time>.xlsx or .csv of at least two ranks");
 }
@@ -292,7 +292,8 @@ Result<MergeRun> MergeReports(const MergeOptions& options, LogSink& log,
   const int64_t started = UnixSeconds();
   const double begin = MonotonicSeconds();
   MSPROBE_ASSIGN(const std::vector<RankFiles> files, FindReports(options.input_dir, log));
-  if (files.size() < 2) return TooFew(options, files.size());
+  if (files.size() < 2) return TooFew(options, ErrorCode::kNotFound, files.size());
+  MSPROBE_ASSIGN(const OutputFolder folder, OutputFolder::Make(options.output_dir));
   config::MergeConfig config = options.config;
   if (config.metrics.empty()) config.metrics = AllMetrics();
 
@@ -302,7 +303,9 @@ Result<MergeRun> MergeReports(const MergeOptions& options, LogSink& log,
       cancel);
   if (cancel != nullptr && cancel->cancelled()) return Error(ErrorCode::kCancelled, "interrupted");
   Merge merge = JoinRanks(options, files, read, run, log);
-  if (merge.ranks.size() < 2) return TooFew(options, merge.ranks.size());
+  if (merge.ranks.size() < 2) {
+    return TooFew(options, ErrorCode::kNothingToDo, merge.ranks.size());
+  }
   if (merge.names.empty()) {
     return Error(ErrorCode::kNothingToDo, "no report has a row of any name in `api`")
         .At(options.input_dir);
@@ -315,7 +318,6 @@ Result<MergeRun> MergeReports(const MergeOptions& options, LogSink& log,
         .At(options.input_dir);
   }
   run.rows = merge.names.size();
-  MSPROBE_TRY(CreateDirectories(options.output_dir));
   const std::string stamp = LocalTimestamp(FreeTimestamp(
       options.output_dir, {"multi_ranks_compare_merge_{ts}.xlsx", "merge_result_summary_{ts}.json"},
       started));

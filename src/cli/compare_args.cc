@@ -30,13 +30,28 @@ void AddShared(CLI::App& app, CompareArgs& out) {
       ->type_name("YAML")
       ->group(kMatching);
   app.add_option("--rules", out.rules,
-                 "base, default or upstream; default is the same as base in this build")
-      ->type_name("SET")
+                 "default, base, upstream, or a file with changes of default (see --explain-rules)")
+      ->type_name("SET|YAML")
+      ->group(kVerdicts);
+  app.add_flag("--explain-rules", out.explain_rules, "print all rules with their limits, and end")
       ->group(kVerdicts);
   app.add_option("--fail-on", out.fail_on,
                  "end with status 3 on error, warning (or error), unmatched; or a,b")
       ->type_name("VERDICT")
       ->group(kVerdicts);
+  app.add_option("--rank", out.ranks, "only these ranks of folders: 0,3")
+      ->type_name("N,…")
+      ->delimiter(',')
+      ->check(CLI::NonNegativeNumber)
+      ->group(kCommon);
+  app.add_option("--step", out.steps, "only these steps of folders of steps: 0,3")
+      ->type_name("N,…")
+      ->delimiter(',')
+      ->check(CLI::NonNegativeNumber)
+      ->group(kCommon);
+  app.add_flag("--resume", out.resume,
+               "take over what an interrupted run of the same command had compared (tensor dumps)")
+      ->group(kCommon);
   app.add_flag("--diff_analyze", out.diff_analyze,
                "only find the first entry that differs, over all ranks; writes JSON")
       ->group(kCommon);
@@ -50,7 +65,12 @@ void AddShared(CLI::App& app, CompareArgs& out) {
   app.add_option("--junit", out.junit_path, "also every entry as a test result, JUnit XML")
       ->type_name("FILE")
       ->group(kReport);
-  app.add_flag("--no-html", out.no_html, "accepted; this build writes no HTML report")
+  app.add_flag("--no-html", out.no_html,
+               out.face == Face::kNew ? "no compare_report_*.html" : "the default of this spelling")
+      ->group(kReport);
+  app.add_flag("--html", out.html,
+               out.face == Face::kNew ? "the default of this spelling"
+                                      : "also compare_report_*.html, a page to look at")
       ->group(kReport);
 }
 
@@ -70,6 +90,12 @@ void AddNew(CLI::App& app, CompareArgs& out) {
                  "names or classes of target modules to golden ones; or alone")
       ->type_name("[YAML]")
       ->expected(0, 1)
+      ->group(kMatching);
+  app.add_flag("--consistent_check", out.consistent_check,
+               "training against inference: modules that one side fuses are compared as one")
+      ->group(kMatching);
+  app.add_option("--backend", out.backend, "framework of the training dump: fsdp or megatron")
+      ->type_name("NAME")
       ->group(kMatching);
   app.add_flag("--is_print_compare_log", out.row_log,
                "one log line per row (tensor dumps; needs -v)")
@@ -103,6 +129,7 @@ struct Parser {
 
 std::unique_ptr<Parser> MakeParser(Face face, CompareArgs& out) {
   auto p = std::make_unique<Parser>();
+  out.face = face;
   CLI::App& app = p->app;
   SetUp(app);
   if (face == Face::kNew) {
@@ -140,7 +167,7 @@ std::vector<Error> ParseCompareArgs(std::span<const std::string> arguments, Face
   if (!problems.empty()) return problems;
   out.api_mapping = p->app.count("--api_mapping") > 0;
   out.layer_mapping = p->app.count("--layer_mapping") > 0;
-  if (out.terminal.help) return {};
+  if (out.terminal.help || out.explain_rules) return {};
   CheckRequired(out, problems);
   out.echo = Echo(p->app);
   return problems;

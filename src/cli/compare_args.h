@@ -24,9 +24,13 @@ struct CompareArgs {
   std::optional<std::string> data_mapping, cell_mapping;             // cell_mapping "" = flag alone
   bool api_mapping = false, layer_mapping = false;                   // given at all
   std::string rules = "default";
+  bool explain_rules = false;
   std::string fail_on;  // words separated by commas
-  bool no_html = false;
-  bool diff_analyze = false;
+  bool no_html = false, html = false;
+  bool consistent_check = false;
+  std::string backend;
+  bool diff_analyze = false, resume = false;
+  std::vector<int64_t> ranks, steps;
   std::string config_path, json_path, junit_path;
   std::vector<std::pair<std::string, std::string>>
       echo;  // what was given, long names without dashes

@@ -14,6 +14,7 @@
 #include "app/compare_summary.h"
 #include "base/text.h"
 #include "cli/compare_args.h"
+#include "cli/fail_on.h"
 #include "cli/names.h"
 #include "cli/options.h"
 #include "cli/status.h"
@@ -26,45 +27,21 @@ namespace {
 using app::Face;
 using app::RuleSet;
 
-struct FailOn {
-  bool error = false, warning = false, unmatched = false;
-  bool Reached(const app::Counts& c) const {
-    return (error && c.error > 0) || (warning && c.warning > 0) || (unmatched && c.unmatched > 0);
-  }
-};
-
-std::optional<Error> ReadRules(const std::string& value, RuleSet& out) {
+std::optional<Error> ReadRules(const std::string& value, app::CompareOptions& out, LogSink& log) {
   constexpr std::array<std::string_view, 3> kSets = {"default", "base", "upstream"};
-  if (value == "default" || value == "base") {
-    out = RuleSet::kBase;  // default adds its rules later; until then it is base and says so in
-                           // --help
+  if (value == "default") {
+    out.rules = RuleSet::kDefault;
+  } else if (value == "base") {
+    out.rules = RuleSet::kBase;
   } else if (value == "upstream") {
-    out = RuleSet::kUpstream;
+    out.rules = RuleSet::kUpstream;
   } else if (value.ends_with(".yaml") || value.ends_with(".yml")) {
-    return Error(ErrorCode::kUnsupported, "this build does not read rule files yet")
-        .At("--rules")
-        .Hint("use base or upstream");
+    Result<config::RuleFile> file = config::ReadRuleFile(value, log);
+    if (!file.ok()) return std::move(file).error();
+    out.rules = RuleSet::kDefault;
+    out.rule_file = std::make_shared<const config::RuleFile>(std::move(file).value());
   } else {
     return WrongValue("--rules", value, kSets);
-  }
-  return std::nullopt;
-}
-
-std::optional<Error> ReadFailOn(const std::string& value, FailOn& out) {
-  constexpr std::array<std::string_view, 3> kWords = {"error", "warning", "unmatched"};
-  for (std::string_view rest = value; !rest.empty();) {
-    const size_t comma = rest.find(',');
-    const std::string_view word = rest.substr(0, comma);
-    rest = comma == std::string_view::npos ? std::string_view() : rest.substr(comma + 1);
-    if (word == "error") {
-      out.error = true;
-    } else if (word == "warning") {
-      out.error = out.warning = true;
-    } else if (word == "unmatched") {
-      out.unmatched = true;
-    } else {
-      return WrongValue("--fail-on", word, kWords);
-    }
   }
   return std::nullopt;
 }
@@ -90,6 +67,31 @@ void CheckMappings(const CompareArgs& args, std::vector<Error>& problems) {
     problems.push_back(Error(ErrorCode::kUnsupported, "is not for PyTorch dumps in this spelling")
                            .At("-cm")
                            .Hint("leave it out, or write: msprobe compare -tp … -gp … -cm FILE"));
+  }
+}
+
+void ReadBackend(const CompareArgs& args, app::Backend& out, std::vector<Error>& problems) {
+  constexpr std::array<std::string_view, 2> kBackends = {"fsdp", "megatron"};
+  if (!args.consistent_check) return;  // --backend alone is ignored, as upstream does
+  if (args.backend.empty()) {
+    problems.push_back(Error(ErrorCode::kInvalidArgument, "is required")
+                           .At("--backend")
+                           .Hint("give fsdp or megatron with --consistent_check"));
+  } else if (args.backend == "fsdp") {
+    out = app::Backend::kFsdp;
+  } else if (args.backend == "megatron") {
+    out = app::Backend::kMegatron;
+  } else {
+    problems.push_back(WrongValue("--backend", args.backend, kBackends));
+  }
+  for (const auto& [given, option] : {std::pair(args.fuzzy, "-fm"),
+                                      {args.diff_analyze, "-da"},
+                                      {args.data_mapping.has_value(), "-dm"},
+                                      {args.cell_mapping.has_value(), "-cm"}}) {
+    if (!given) continue;
+    problems.push_back(Error(ErrorCode::kInvalidArgument, "has no effect beside --consistent_check")
+                           .At(option)
+                           .Hint("leave one of them out"));
   }
 }
 
@@ -122,13 +124,24 @@ void ReadInput(const CompareArgs& args, app::CompareOptions& out, LogSink& log,
   out.golden = input->golden_path;
   out.stack_path = input->stack_path;
   out.row_log = input->print_row_log.value_or(false);
+  // Options win over the file.
+  if (out.rank_ids.empty()) out.rank_ids = input->rank_ids;
+  if (out.step_ids.empty()) out.step_ids = input->step_ids;
 }
 
 // Options of both spellings that say more than upstream's, except --config.
 void ReadExtras(const CompareArgs& args, app::CompareOptions& out, LogSink& log,
                 std::vector<Error>& problems) {
   out.json_path = args.json_path;
+  out.resume = args.resume;
+  out.rank_ids = args.ranks;
+  out.step_ids = args.steps;
   out.junit_path = args.junit_path;
+  if (args.diff_analyze && args.resume) {
+    problems.push_back(Error(ErrorCode::kInvalidArgument, "has nothing to take over for -da")
+                           .At("--resume")
+                           .Hint("leave one of them out"));
+  }
   if (args.diff_analyze) {
     for (const auto& [path, option] :
          {std::pair(&args.json_path, "--json"), {&args.junit_path, "--junit"}}) {
@@ -159,10 +172,17 @@ app::CompareOptions MakeOptions(const CompareArgs& args, LogSink& log, FailOn& f
   out.fuzzy = args.fuzzy;
   out.command = "compare";
   out.echo = args.echo;
-  if (auto e = ReadRules(args.rules, out.rules)) problems.push_back(std::move(*e));
-  if (auto e = ReadFailOn(args.fail_on, fail_on)) problems.push_back(std::move(*e));
+  out.html = args.html || (args.face == Face::kNew && !args.no_html && app::WritesHtml());
+  if (args.html && args.no_html) {
+    problems.push_back(Error(ErrorCode::kInvalidArgument, "contradicts --no-html")
+                           .At("--html")
+                           .Hint("leave one of them out"));
+  }
+  if (auto e = ReadRules(args.rules, out, log)) problems.push_back(std::move(*e));
+  if (auto e = ReadFailOn(args.fail_on, "unmatched", fail_on)) problems.push_back(std::move(*e));
   CheckMode(args, problems);
   CheckMappings(args, problems);
+  ReadBackend(args, out.backend, problems);
   ReadMapping(args.data_mapping, out.data_mapping, problems);
   if (args.face == Face::kNew) {
     ReadMapping(args.cell_mapping, out.cell_mapping, problems);
@@ -195,15 +215,21 @@ int Finish(const app::CompareOptions& options, const app::CompareRun& run, const
   }
   if (!quiet) terminal.PrintAnswer(app::AnswerText(options, run));
   terminal.PrintLine("compare: " + app::ClosingLine(options, run));
-  const bool interrupted = std::any_of(
-      run.ranks.begin(), run.ranks.end(),
-      [](const app::RankOutcome& r) { return r.error && r.error->code == ErrorCode::kCancelled; });
+  const bool begun = std::any_of(run.ranks.begin(), run.ranks.end(),
+                                 [](const app::RankOutcome& r) { return r.interrupted; });
+  const bool interrupted =
+      begun || std::any_of(run.ranks.begin(), run.ranks.end(), [](const app::RankOutcome& r) {
+        return r.error && r.error->code == ErrorCode::kCancelled;
+      });
   if (interrupted) {
-    terminal.PrintLine("interrupted; the reports of finished ranks are kept");
+    terminal.PrintLine(begun ? "interrupted; what was compared is kept, the same command with "
+                               "--resume goes on from there"
+                             : "interrupted; the reports of finished ranks are kept");
     return kSignalBase + (signal != 0 ? signal : 2);
   }
   if (run.partial) return kFailed;
-  return fail_on.Reached(run.counts) ? kFailOn : kDone;
+  return fail_on.Reached(run.counts.error, run.counts.warning, run.counts.unmatched) ? kFailOn
+                                                                                     : kDone;
 }
 
 // -da: the search for the first difference instead of reports.
@@ -215,6 +241,10 @@ int Analyze(const app::CompareOptions& options, const FailOn& fail_on,
   if (!run.ok()) return FinishError(run.error(), interrupts.signal(), terminal);
   if (!quiet) terminal.PrintAnswer(app::AnalysisAnswer(*run));
   terminal.PrintLine("compare: " + app::AnalysisClosingLine(*run));
+  if (run->interrupted) {
+    terminal.PrintLine("interrupted; only the ranks that were finished were searched");
+    return kSignalBase + (interrupts.signal() != 0 ? interrupts.signal() : 2);
+  }
   if (run->partial) return kFailed;
   return fail_on.error && !run->first.empty() ? kFailOn : kDone;
 }
@@ -226,6 +256,10 @@ int RunCompare(std::span<const std::string> arguments, Face face, Terminal& term
   std::vector<Error> problems = ParseCompareArgs(arguments, face, args);
   if (problems.empty() && args.terminal.help) {
     terminal.PrintAnswer(CompareHelp(face));
+    return kDone;
+  }
+  if (problems.empty() && args.explain_rules) {
+    terminal.PrintAnswer(app::RulesText());
     return kDone;
   }
   terminal.SetLevel(args.terminal);

@@ -1,3 +1,5 @@
+#include "cli/main.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -6,7 +8,7 @@
 #include <string_view>
 
 #include "cli/compare_command.h"
-#include "cli/main.h"
+#include "cli/inspect_command.h"
 #include "cli/merge_command.h"
 #include "cli/names.h"
 #include "cli/overflow_command.h"
@@ -31,6 +33,8 @@ Dumps are recorded in a training or inference script by msprobe.pytorch.Precisio
 
 Commands:
   compare                compare two dumps and say where they part
+  inspect                show what is in a dump or a tensor file, and where it is torn
+  diff                   two tensors or two calls side by side: where and how they differ
   merge_result           put the reports of many ranks side by side
   overflow_check         find the entry that brought NaN or infinity into a dump (older: nan_analyze)
   acc_check              replay every recorded API and compare it with a reference in higher precision (older: run_ut)
@@ -47,11 +51,18 @@ Exit status: 0 done, 1 failed or done in part, 2 refused before any work, 3 --fa
 )";
 
 const std::vector<std::string>& Commands() {
-  static const std::vector<std::string> commands = {"compare",         "api_precision_compare",
-                                                    "merge_result",    "overflow_check",
-                                                    "nan_analyze",     "run_ut",
-                                                    "multi_run_ut",    "acc_check",
-                                                    "multi_acc_check", "run_overflow_check",
+  static const std::vector<std::string> commands = {"compare",
+                                                    "api_precision_compare",
+                                                    "merge_result",
+                                                    "overflow_check",
+                                                    "nan_analyze",
+                                                    "inspect",
+                                                    "diff",
+                                                    "run_ut",
+                                                    "multi_run_ut",
+                                                    "acc_check",
+                                                    "multi_acc_check",
+                                                    "run_overflow_check",
                                                     "op_generate"};
   return commands;
 }
@@ -68,6 +79,8 @@ int RunCommand(std::span<const std::string> args, app::Face face, const Hooks& h
   if (name == "api_precision_compare") return RunPrecision(args.subspan(1), face, terminal);
   if (IsPrecheckCommand(name)) return RunPrecheck(name, args.subspan(1), face, hooks, terminal);
   if (name == "merge_result") return RunMerge(args.subspan(1), face, terminal);
+  if (name == "inspect") return RunInspect(args.subspan(1), terminal);
+  if (name == "diff") return RunDiff(args.subspan(1), terminal);
   if (name == "overflow_check" || name == "nan_analyze") {
     return RunOverflow(name, args.subspan(1), face, terminal);
   }

@@ -1,10 +1,11 @@
+#include "cli/names.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
 
 #include "base/text.h"
-#include "cli/names.h"
 
 namespace msprobe::cli {
 namespace {
@@ -20,11 +21,10 @@ constexpr std::array kAliases = {
     Alias{"-npu", "--npu_csv_path"},       Alias{"-gpu", "--gpu_csv_path"},
 };
 
-constexpr std::array<std::string_view, 4> kPlannedCommands = {"graph_visualize", "parse",
-                                                              "config_check", "inspect"};
+constexpr std::array<std::string_view, 3> kPlannedCommands = {"graph_visualize", "parse",
+                                                              "config_check"};
 
-constexpr std::array<std::string_view, 7> kPlannedOptions = {
-    "--consistent_check", "--backend", "--rank", "--step", "--html", "--engine", "--ray-address"};
+constexpr std::array<std::string_view, 2> kPlannedOptions = {"--engine", "--ray-address"};
 
 template <class List>
 bool Contains(const List& list, std::string_view name) {

@@ -37,8 +37,8 @@ TEST(CliNames, SuggestsTheNearestOption) {
 }
 
 TEST(CliNames, TellsPlannedOptionsAndTheOtherSpellingApart) {
-  EXPECT_EQ(Problems({"--consistent_check"}),
-            "--consistent_check: this build does not have it yet; see `msprobe --help` for what it "
+  EXPECT_EQ(Problems({"--engine"}),
+            "--engine: this build does not have it yet; see `msprobe --help` for what it "
             "has\n");
   EXPECT_EQ(Problems({"-hl", "-i"}),
             "-hl: belongs to the other spelling of this command; write: the other way\n"

@@ -60,7 +60,15 @@ std::vector<Error> CheckArguments(const CLI::App& app, std::span<const std::stri
   for (size_t i = 0; i < arguments.size(); ++i) {
     if (arguments[i].size() < 2 || arguments[i][0] != '-') continue;
     const CLI::Option* option = app.get_option_no_throw(std::string(LongForm(arguments[i])));
-    if (option == nullptr || option->get_items_expected_min() == 0) continue;
+    if (option == nullptr) continue;
+    if (option->get_items_expected_max() > 0 && i + 1 < arguments.size() &&
+        arguments[i + 1].empty()) {
+      out.push_back(Error(ErrorCode::kInvalidArgument, "its value is empty")
+                        .At(arguments[i])
+                        .Hint("see --help"));
+      continue;
+    }
+    if (option->get_items_expected_min() == 0) continue;
     if (i + 1 == arguments.size() || arguments[i + 1].starts_with('-')) {
       out.push_back(
           Error(ErrorCode::kInvalidArgument, "needs a value").At(arguments[i]).Hint("see --help"));

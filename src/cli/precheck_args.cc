@@ -113,6 +113,9 @@ void AddVerdicts(CLI::App& app, PrecheckArgs& out) {
       ->type_name("N")
       ->group(kReport);
   app.add_flag("--english", out.english, "English column titles")->group(kReport);
+  app.add_flag("--no-html", out.no_html,
+               "newer spelling: no accuracy_checking_report_*.html beside the details")
+      ->group(kReport);
 }
 
 void AddDeviceKind(CLI::App& app, PrecheckArgs& out) {

@@ -9,9 +9,13 @@
 #include <set>
 #include <vector>
 
+#include "app/compare_app.h"
+#include "app/precheck_html.h"
 #include "app/precheck_options.h"
 #include "app/precision_app.h"
 #include "base/file.h"
+#include "base/text.h"
+#include "cli/fail_on.h"
 #include "cli/names.h"
 #include "cli/precheck_args.h"
 #include "cli/precision_command.h"
@@ -113,14 +117,14 @@ app::PrecheckOptions Check(const PrecheckArgs& args, std::vector<Error>& errors)
   Problems problems(errors);
   constexpr std::array<std::string_view, 2> kReferences = {"auto", "f64"};
   app::PrecheckOptions out;
-  PrecheckFailOn fail_on;
+  FailOn fail_on;
   problems.Add(ReadStandard(args.standard, args.face, out.standard));
   problems.Add(ReadPrecheckRules(args.rules, out.rules));
   problems.Add(ReadDigits(args.digits, out.format));
-  problems.Add(ReadPrecheckFailOn(args.fail_on, fail_on));
+  problems.Add(ReadFailOn(args.fail_on, "skip", fail_on));
   out.fail_on_error = fail_on.error;
   out.fail_on_warning = fail_on.warning;
-  out.fail_on_skip = fail_on.skip;
+  out.fail_on_skip = fail_on.rest;
   if (args.explain_rules) return out;
   CheckDevices(args, problems, out);
   problems.Word("--reference", args.reference, kReferences);
@@ -208,7 +212,20 @@ int RunPrecheck(const std::string& command, std::span<const std::string> argumen
     return kRefused;
   }
   CopyPlain(args, options);
-  return hooks.precheck(app::ToJson(options));
+  if (face == app::Face::kOld || args.no_html || !app::WritesHtml()) {
+    return hooks.precheck(app::ToJson(options));
+  }
+  const app::NewDetails details(options.out_path, options.csv_path);
+  const int status = hooks.precheck(app::ToJson(options));
+  for (const std::string& path : details.Find()) {
+    const Result<std::string> page = app::WritePrecheckPage(path);
+    if (page.ok()) {
+      terminal.PrintLine("to look at: " + VisibleText(*page));
+    } else {
+      terminal.Warning("no page was written: " + page.error().ToString());
+    }
+  }
+  return status;
 }
 
 }  // namespace msprobe::cli

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "cli/fail_on.h"
 #include "cli/names.h"
 #include "cli/precision_args.h"
 #include "cli/status.h"
@@ -52,25 +53,6 @@ std::optional<Error> ReadDigits(const std::string& value, precheck::NumberFormat
   return std::nullopt;
 }
 
-std::optional<Error> ReadPrecheckFailOn(const std::string& value, PrecheckFailOn& out) {
-  constexpr std::array<std::string_view, 3> kWords = {"error", "warning", "skip"};
-  for (std::string_view rest = value; !rest.empty();) {
-    const size_t comma = rest.find(',');
-    const std::string_view word = rest.substr(0, comma);
-    rest = comma == std::string_view::npos ? std::string_view() : rest.substr(comma + 1);
-    if (word == "error") {
-      out.error = true;
-    } else if (word == "warning") {
-      out.error = out.warning = true;
-    } else if (word == "skip") {
-      out.skip = true;
-    } else {
-      return WrongValue("--fail-on", word, kWords);
-    }
-  }
-  return std::nullopt;
-}
-
 int RunPrecision(std::span<const std::string> arguments, app::Face face, Terminal& terminal) {
   PrecisionArgs args;
   std::vector<Error> problems = ParsePrecisionArgs(arguments, face, args);
@@ -86,7 +68,7 @@ int RunPrecision(std::span<const std::string> arguments, app::Face face, Termina
   options.english = args.english;
   options.command = "api_precision_compare";
   options.echo = args.echo;
-  PrecheckFailOn fail_on;
+  FailOn fail_on;
   const auto add = [&](std::optional<Error> e) {
     if (e) problems.push_back(std::move(*e));
   };
@@ -94,7 +76,7 @@ int RunPrecision(std::span<const std::string> arguments, app::Face face, Termina
     add(ReadStandard(args.standard, face, options.standard));
     add(ReadPrecheckRules(args.rules, options.rules));
     add(ReadDigits(args.digits, options.format));
-    add(ReadPrecheckFailOn(args.fail_on, fail_on));
+    add(ReadFailOn(args.fail_on, "skip", fail_on));
   }
   if (!problems.empty()) {
     terminal.PrintErrors(problems);
@@ -113,7 +95,7 @@ int RunPrecision(std::span<const std::string> arguments, app::Face face, Termina
   terminal.PrintLine("api_precision_compare: " + app::PrecisionClosingLine(*run));
   app::StatusCounts both = run->forward;
   both.Add(run->backward);
-  return fail_on.Reached(both) ? kFailOn : kDone;
+  return fail_on.Reached(both.error, both.warning, both.skip) ? kFailOn : kDone;
 }
 
 }  // namespace msprobe::cli

@@ -21,13 +21,4 @@ std::optional<Error> ReadStandard(const std::string& value, app::Face face,
 std::optional<Error> ReadPrecheckRules(const std::string& value, precheck::Rules& out);
 std::optional<Error> ReadDigits(const std::string& value, precheck::NumberFormat& out);
 
-struct PrecheckFailOn {
-  bool error = false, warning = false, skip = false;
-  bool Reached(const app::StatusCounts& counts) const {
-    return (error && counts.error > 0) || (warning && counts.warning > 0) ||
-           (skip && counts.skip > 0);
-  }
-};
-std::optional<Error> ReadPrecheckFailOn(const std::string& value, PrecheckFailOn& out);
-
 }  // namespace msprobe::cli

@@ -25,7 +25,7 @@ std::optional<std::string> Progress::Line(std::string_view stage, uint64_t done,
   if (!begun_ || done < last_) {
     begun_ = true;
     start_ = now;
-    shown_ = terminal_ ? now - kTerminalSeconds : now;
+    shown_ = terminal_ ? now - 2 * kTerminalSeconds : now;
     at_start_ = done;
   }
   last_ = done;

@@ -6,9 +6,11 @@
 #include <atomic>
 #include <csignal>
 #include <cstdio>
+#include <optional>
 #include <string>
 
 #include "base/text.h"
+#include "base/time.h"
 
 namespace msprobe::cli {
 namespace {
@@ -37,7 +39,8 @@ extern "C" void OnInterrupt(int number) {
 
 }  // namespace
 
-Terminal::Terminal(LogLevel level) : level_(level), is_terminal_(isatty(STDERR_FILENO) == 1) {}
+Terminal::Terminal(LogLevel level)
+    : level_(level), is_terminal_(isatty(STDERR_FILENO) == 1), progress_(is_terminal_) {}
 
 Terminal::~Terminal() {
   const std::lock_guard lock(mutex_);
@@ -60,6 +63,7 @@ void Terminal::Write(std::string_view line) {
 
 void Terminal::SetLevel(const TerminalFlags& flags) {
   if (flags.quiet) level_ = LogLevel::kWarning;
+  quiet_ = flags.quiet;
   if (flags.verbose) level_ = LogLevel::kInfo;
   if (flags.debug) level_ = LogLevel::kDebug;
 }
@@ -71,15 +75,13 @@ void Terminal::Log(LogLevel level, std::string_view message) {
 }
 
 void Terminal::Update(std::string_view stage, uint64_t done, uint64_t total) {
-  if (!is_terminal_ || level_ > LogLevel::kInfo) return;
+  if (quiet_) return;
   const std::lock_guard lock(mutex_);
-  const auto now = std::chrono::steady_clock::now();
-  if (progress_shown_ && done < total && now - last_ < std::chrono::milliseconds(100)) return;
-  last_ = now;
-  const double share =
-      total == 0 ? 100.0 : 100.0 * static_cast<double>(done) / static_cast<double>(total);
-  const std::string text =
-      fmt::format("\r\x1b[K{}: {} of {} ({:.0f}%)", VisibleText(stage), done, total, share);
+  const std::optional<std::string> line =
+      progress_.Line(VisibleText(stage), done, total, MonotonicSeconds());
+  if (!line) return;
+  if (!is_terminal_) return Write("msprobe: " + *line);
+  const std::string text = "\r\x1b[K" + *line;
   std::fwrite(text.data(), 1, text.size(), stderr);
   std::fflush(stderr);
   progress_shown_ = true;

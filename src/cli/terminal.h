@@ -1,13 +1,13 @@
 // What a person at a terminal sees: messages and progress on stderr, error lines, interrupts.
 #pragma once
 
-#include <chrono>
 #include <mutex>
 #include <span>
 #include <string_view>
 
 #include "base/error.h"
 #include "base/log.h"
+#include "cli/progress.h"
 
 namespace msprobe::cli {
 
@@ -16,8 +16,8 @@ struct TerminalFlags {
   bool quiet = false, verbose = false, debug = false, help = false;
 };
 
-// Log and progress share stderr, so one object owns it. Progress appears only when stderr is a
-// terminal.
+// Log and progress share stderr, so one object owns it. Progress is a line that
+// is written over on a terminal, and a plain line every ten seconds elsewhere.
 class Terminal final : public LogSink, public ProgressSink {
  public:
   explicit Terminal(LogLevel level);
@@ -43,7 +43,8 @@ class Terminal final : public LogSink, public ProgressSink {
   LogLevel level_;
   bool is_terminal_ = false;
   bool progress_shown_ = false;
-  std::chrono::steady_clock::time_point last_;
+  bool quiet_ = false;
+  Progress progress_;
 };
 
 // While it lives, the first SIGINT or SIGTERM cancels `token`; a second one ends the process as

@@ -6,11 +6,14 @@
 
 #include "base/file.h"
 #include "base/thread_pool.h"
+#include "compare/consistent.h"
+#include "compare/evidence.h"
 #include "compare/first_bad.h"
 #include "compare/flatten.h"
 #include "compare/highlight.h"
 #include "compare/judge.h"
 #include "compare/match.h"
+#include "compare/scratch_folder.h"
 #include "compare/statistics.h"
 #include "compare/store.h"
 #include "compare/tensor_metrics.h"
@@ -36,11 +39,33 @@ Status CheckSide(const Side& side, const std::string& path) {
 
 bool IsStatisticsTask(std::string_view task) { return task == "statistics"; }
 
-Result<Mode> DetectMode(const Side& target, const Side& golden, const Input& input) {
+bool HasStatistics(const Side& side) {
+  return std::any_of(side.leaves.begin(), side.leaves.end(), [](const Leaf& leaf) {
+    return leaf.is_tensor && leaf.norm.kind != CellValue::Kind::kNone;
+  });
+}
+
+// The default rules compare dumps of different kinds by the statistics that both hold.
+bool MeetInStatistics(const Side& target, const Side& golden, RuleSet rules, std::string_view why,
+                      std::vector<std::string>& notes) {
+  const auto known = [](const Side& side) {
+    return side.info.header.task == "tensor" || IsStatisticsTask(side.info.header.task);
+  };
+  if (rules != RuleSet::kDefault || !known(target) || !known(golden)) return false;
+  if (!HasStatistics(target) || !HasStatistics(golden)) return false;
+  notes.push_back(fmt::format("{}: the statistics of both are compared", why));
+  return true;
+}
+
+Result<Mode> DetectMode(const Side& target, const Side& golden, const Input& input, RuleSet rules,
+                        std::vector<std::string>& notes) {
   MSPROBE_TRY(CheckSide(target, input.target_json));
   MSPROBE_TRY(CheckSide(golden, input.golden_json));
   const std::string& task = target.info.header.task;
   if (task != golden.info.header.task) {
+    const std::string why =
+        fmt::format("a dump of task {} against one of task {}", task, golden.info.header.task);
+    if (MeetInStatistics(target, golden, rules, why, notes)) return Mode::kStatistics;
     return Error(ErrorCode::kMismatch, fmt::format("its task is {}, that of {} is {}", task,
                                                    input.golden_json, golden.info.header.task))
         .At(input.target_json)
@@ -63,6 +88,9 @@ Result<Mode> DetectMode(const Side& target, const Side& golden, const Input& inp
   if (task == "tensor") return Mode::kTensor;
   if (target.has_md5 == golden.has_md5) return target.has_md5 ? Mode::kMd5 : Mode::kStatistics;
   const bool target_has = target.has_md5;
+  if (MeetInStatistics(target, golden, rules, "only one dump has checksums", notes)) {
+    return Mode::kStatistics;
+  }
   return Error(ErrorCode::kMismatch,
                fmt::format("only {} has checksums",
                            target_has ? input.target_json : input.golden_json))
@@ -72,7 +100,7 @@ Result<Mode> DetectMode(const Side& target, const Side& golden, const Input& inp
 }
 
 // Kinds of checksums by their texts: `0x` and hex digits (xor), a decimal integer (xor of early
-// releases), 8 hex digits (crc), other hex texts of at least 16 digits (hash64).
+// releases), 8 hex digits (crc), `h64:` and 16 hex digits (hash64).
 enum class SumKind : uint8_t { kUnknown, kCrc, kXor, kHash };
 
 SumKind KindOfSum(std::string_view text) {
@@ -81,9 +109,10 @@ SumKind KindOfSum(std::string_view text) {
   };
   constexpr std::string_view kHex = "0123456789abcdefABCDEF";
   if (text.starts_with("0x")) return all(text.substr(2), kHex) ? SumKind::kXor : SumKind::kUnknown;
-  if (text.starts_with("hash64:")) return SumKind::kHash;
+  if (text.starts_with("h64:")) {
+    return text.size() == 20 && all(text.substr(4), kHex) ? SumKind::kHash : SumKind::kUnknown;
+  }
   if (text.size() == 8 && all(text, kHex)) return SumKind::kCrc;
-  if (text.size() == 16 && all(text, kHex)) return SumKind::kHash;
   const std::string_view digits = text.starts_with('-') ? text.substr(1) : text;
   return digits.size() > 10 && all(digits, "0123456789") ? SumKind::kXor : SumKind::kUnknown;
 }
@@ -99,13 +128,33 @@ SumKind KindOfSide(const Side& side) {
 
 void ChecksumKinds(const Comparison::Store& store, std::vector<Row>& rows,
                    std::vector<std::string>& notes) {
-  const SumKind t = KindOfSide(store.target), g = KindOfSide(store.golden);
-  if (t == g || t == SumKind::kUnknown || g == SumKind::kUnknown) return;
-  notes.emplace_back("the two dumps hold different kinds of checksums: tensors cannot be compared");
+  const SumKind t_side = KindOfSide(store.target), g_side = KindOfSide(store.golden);
+  const auto kind = [](const Leaf& leaf, SumKind side) {
+    const SumKind own = KindOfSum(leaf.md5);
+    return own == SumKind::kUnknown ? side : own;
+  };
+  bool any = false;
   for (Row& row : rows) {
-    if (row.target && row.golden && row.gate == Gate::kCompared && row.target->is_tensor) {
-      row.gate = Gate::kChecksumKinds;
+    if (!row.target || !row.golden || row.gate != Gate::kCompared || !row.target->is_tensor) {
+      continue;
     }
+    const SumKind t = kind(*row.target, t_side), g = kind(*row.golden, g_side);
+    if (t == g || t == SumKind::kUnknown || g == SumKind::kUnknown) continue;
+    row.gate = Gate::kChecksumKinds;
+    any = true;
+  }
+  if (any) {
+    notes.emplace_back(
+        "the two dumps hold different kinds of checksums: tensors cannot be compared");
+  }
+}
+
+// Tensor mode: pairs without files are judged by what was recorded of them.
+void StatisticsWhereFilesLack(std::vector<Row>& rows) {
+  for (Row& row : rows) {
+    if (row.gate != Gate::kNoTargetFile && row.gate != Gate::kNoGoldenFile) continue;
+    if (!row.target->is_tensor || !row.golden->is_tensor) continue;
+    row.evidence = StatisticsEvidence(*row.target, *row.golden);
   }
 }
 
@@ -122,6 +171,14 @@ void Note(const Side& side, std::string_view which, std::vector<std::string>& no
   if (side.duplicates > 0) {
     notes.push_back(fmt::format("{}: {} entries stand in the file twice, the last of each counts",
                                 which, side.duplicates));
+  }
+  if (side.duplicate_keys > 0) {
+    notes.push_back(fmt::format("{}: {} keys inside entries stand twice, the last of each counts",
+                                which, side.duplicate_keys));
+  }
+  if (side.malformed > 0) {
+    notes.push_back(
+        fmt::format("{}: {} records are malformed and cannot be compared", which, side.malformed));
   }
   if (side.info.header.format_version.value_or(1) > 1) {
     notes.push_back(fmt::format("{}: written in format version {}, newer than this tool's", which,
@@ -167,7 +224,26 @@ TensorFolders FoldersOf(const Input& input) {
   return {.target = JoinPath(DirName(input.target_json), kFolder),
           .golden = JoinPath(DirName(input.golden_json), kFolder),
           .target_files = input.target_files,
-          .golden_files = input.golden_files};
+          .golden_files = input.golden_files,
+          .journal = input.journal};
+}
+
+// Training against inference: pairs modules, and joins the tensors of those that are fused.
+Status MatchConsistent(const Input& input, const Options& options, Comparison::Store& store,
+                       ScratchFolder& scratch, TensorFolders& folders, Comparison& out,
+                       LogSink& log) {
+  if (out.mode != Mode::kTensor) {
+    return Error(ErrorCode::kUnsupported, "--consistent_check compares dumps of the task tensor")
+        .At(input.target_json)
+        .Key("task");
+  }
+  out.rows = ConsistentRows(store.target, store.golden, options, out.notes);
+  const bool golden = options.backend == Backend::kMegatron;
+  auto files = std::make_shared<FileMap>();
+  JoinMergedTensors(out.rows, golden, golden ? folders.golden : folders.target, scratch, *files,
+                    log);
+  (golden ? folders.golden_files : folders.target_files) = std::move(files);
+  return {};
 }
 
 bool IsDebug(const Input& input, const Comparison::Store& store) {
@@ -182,7 +258,8 @@ Result<Comparison> CompareRank(const Input& input, const Options& options, LogSi
   auto store = std::make_shared<Comparison::Store>();
   MSPROBE_TRY(ReadBoth(input, options.workers, *store));
   if (cancel && cancel->cancelled()) return Error(ErrorCode::kCancelled, "interrupted");
-  MSPROBE_ASSIGN(out.mode, DetectMode(store->target, store->golden, input));
+  MSPROBE_ASSIGN(out.mode,
+                 DetectMode(store->target, store->golden, input, options.rules, out.notes));
   out.is_debug = IsDebug(input, *store);
   Note(store->target, "target", out.notes);
   Note(store->golden, "golden", out.notes);
@@ -190,29 +267,49 @@ Result<Comparison> CompareRank(const Input& input, const Options& options, LogSi
     MSPROBE_ASSIGN(store->stack, dump::ReadStack(*input.target_stack));
     out.shows_stack = true;
   }
-  out.rows = MatchRows(store->target, store->golden, options, out.is_debug);
+  ScratchFolder scratch(input.scratch);
+  TensorFolders folders = FoldersOf(input);
+  if (options.backend == Backend::kNone) {
+    out.rows = MatchRows(store->target, store->golden, options, out.is_debug, out.notes);
+  } else {
+    MSPROBE_TRY(MatchConsistent(input, options, *store, scratch, folders, out, log));
+  }
+  const auto proposed = static_cast<uint64_t>(
+      std::count_if(out.rows.begin(), out.rows.end(), [](const Row& r) { return r.proposed; }));
+  if (proposed > 0) {
+    out.notes.push_back(fmt::format(
+        "{} rows have no partner by name and are paired by order and likeness (N5)", proposed));
+  }
+  MarkUnrecorded(out.rows, out.mode, options.rules);
   uint64_t left_out = 0;  // not in the table, counted all the same
   if (out.is_debug && options.face == Face::kNew && options.rules == RuleSet::kBase) {
     left_out = LeaveOutGoldenOnly(*store, out.rows, out.notes);
   }
   if (out.mode == Mode::kTensor) {
-    MSPROBE_TRY(CompareTensors(out.rows, FoldersOf(input), options.workers, options.memory_limit,
-                               progress, cancel));
+    MSPROBE_TRY(CompareTensors(out.rows, folders, options, progress, cancel));
+    out.interrupted = std::any_of(out.rows.begin(), out.rows.end(),
+                                  [](const Row& row) { return row.gate == Gate::kNotReached; });
+    if (options.rules == RuleSet::kDefault) StatisticsWhereFilesLack(out.rows);
   } else if (out.mode == Mode::kMd5) {
     ChecksumKinds(*store, out.rows, out.notes);
   } else {
+    const bool judged = options.rules == RuleSet::kDefault;
     for (Row& row : out.rows) {
-      if (row.target && row.golden && row.gate != Gate::kDTypes) StatisticsMetrics(row);
+      if (!row.target || !row.golden || row.gate == Gate::kDTypes) continue;
+      StatisticsMetrics(row, options.rules);
+      if (judged && row.target->is_tensor && row.golden->is_tensor && row.gate != Gate::kNoValues) {
+        row.evidence = StatisticsEvidence(*row.target, *row.golden);
+      }
     }
   }
-  JudgeRows(out.rows, out.mode, options);
+  JudgeRows(out.rows, store->target, out.mode, options);
   if (options.face == Face::kOld && options.highlight && !out.is_debug) {
     HighlightRows(out.rows, out.mode, options);
   }
   out.counts = CountRows(out.rows, out.mode, options);
   out.counts.unmatched += left_out;
   out.counts.total += left_out;
-  out.first_bad = FindFirstBad(out.rows, store->target, out.mode, options.face);
+  out.first_bad = FindFirstBad(out.rows, store->target, out.mode, options);
   for (const std::string& note : out.notes) log.Warning(note);
   out.store = std::move(store);
   return out;

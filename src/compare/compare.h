@@ -15,10 +15,17 @@
 #include "base/log.h"
 #include "base/result.h"
 #include "config/compare_config.h"
+#include "config/rule_config.h"
 #include "metrics/pair_metrics.h"
 #include "tensor/view.h"
 
+namespace msprobe {
+class CorePool;
+}
+
 namespace msprobe::compare {
+
+class PieceJournal;  // piece_journal.h
 
 enum class Face : uint8_t { kOld, kNew };  // architecture.md 5
 enum class Mode : uint8_t { kTensor, kStatistics, kMd5 };
@@ -44,10 +51,18 @@ struct Leaf {
   CellValue max, min, mean, norm;
   std::string_view md5;        // "N/A" for null leaves
   std::string_view data_name;  // "" = no file (`-1`)
+  std::string_view word;       // of a memory format, which has no `value`
   enum class Grad : uint8_t { kUnknown, kFalse, kTrue } requires_grad = Grad::kUnknown;
-  bool is_null = false;               // a null leaf
-  bool is_tensor = false;             // has a dtype of its own: a tensor, not a Python value
-  bool is_device = false;             // the leaf's type is torch.device
+  bool is_null = false;     // a null leaf
+  bool is_tensor = false;   // has a dtype of its own: a tensor, not a Python value
+  bool is_device = false;   // the leaf's type is torch.device
+  bool has_sum = false;     // a checksum was recorded, not derived from a value
+  bool packed = false;      // sparse, vmap: the file holds another shape by nature
+  bool no_storage = false;  // meta and fake tensors: there are no values
+  // Why there is nothing to compare although a leaf stands there; `lack_reason` says more.
+  enum class Lack : uint8_t { kNothing, kMalformed, kAbsent, kNoValue } lack = Lack::kNothing;
+  std::string_view lack_reason;
+  int64_t nan = -1, inf = -1;         // counts of elements; -1: not recorded
   std::string_view p2p_op, p2p_peer;  // of a P2POp, else empty (`None`)
 };
 
@@ -66,7 +81,14 @@ enum class Gate : uint8_t {
   kNoTargetRow,    // golden-only row (D2)
   kDTypes,         // the type filter parted the pair (dropped_pair; both sides are shown)
   kChecksumKinds,  // md5 mode: crc against xor or hash64 (decisions.md 34)
+  kNoValues,       // nothing was recorded that could be compared; `unreadable` says why
+  kEmptyGolden,    // the golden tensor has no elements, the target's has (D21)
+  kBothEmpty,      // neither has elements, and the records agree
+  kNotReached,     // the run was interrupted before
 };
+
+// Which training framework a consistency comparison is of (compare.md 18); kNone: none.
+enum class Backend : uint8_t { kNone, kFsdp, kMegatron };
 
 enum class Verdict : uint8_t { kPass, kWarning, kError, kUnmatched };
 
@@ -86,6 +108,28 @@ enum class Rule : uint8_t {
   kR8Error,
   kR8Warning,
   kClass
+};
+// Rules of the default set beyond R1 to R8 (decisions.md 25), with the ids of --explain-rules.
+// Notes (N) say something about a row and change no verdict.
+enum class QRule : uint8_t {
+  kQ1,  // error: numbers of NaN or infinite elements differ where extremes do not show it
+  kQ2,  // exact types (bool, integers) differ: error for results, warning for inputs
+  kQ3,  // error: a result is off by more than rounding and its own inputs explain
+  kQ4,  // error: a parameter or input is off, and nothing recorded before it is
+  kQ5,  // warning: shapes differ by dimensions of 1 only
+  kQ6,  // warning: off, as what came before is: a consequence
+  kN1,  // note: floating types differ, judged at the coarser one
+  kN2,  // note: integer types differ in width
+  kN3,  // note: a few exact values flipped where inputs differ by rounding
+  kN4,  // note: what a rule says here follows from an earlier entry
+  kN5,  // note: paired by position and likeness, not by name
+  kN6,  // note: judged by recorded statistics, a tensor file is missing
+};
+struct Finding {
+  QRule rule = QRule::kQ1;
+  Verdict level = Verdict::kPass;  // kPass: a note
+  double value = 0, limit = 0;     // what was found and what is explained, in the rule's unit
+  std::string_view origin = {};    // kQ6, kN4: name of the target row that it follows from
 };
 // Reasons of highlighting (compare.md 11), each once per row (D14: upstream repeats them per
 // input).
@@ -115,6 +159,25 @@ struct StatCell {  // one cell of … diff / …RelativeErr
   double value = 0;
 };
 
+// How far the numbers of a pair are apart, whatever they were read from: elements in tensor mode,
+// recorded statistics elsewhere. Errors and values are paired so that the deviation can be taken at
+// any scale: |a - b| / (|b| + scale).
+struct Evidence {
+  struct Point {
+    double error = 0, value = 0;  // |a - b| and |b| at one place
+  };
+  bool known = false;
+  bool exact = false;               // both sides bool or integers
+  bool differs = false;             // at all
+  uint8_t points = 0;               // of `point`
+  std::array<Point, 4> point = {};  // tensors: the largest error, and the largest for its value
+  double rms = 0;                   // root mean square, the larger of both sides
+  double elements = 1;
+  double unequal = -1;                     // elements that differ; < 0: not known
+  double unit = 0;                         // unit roundoff of the coarser dtype; 0: exact types
+  double DeviationAt(double scale) const;  // largest over the points; 0 when nothing differs
+};
+
 struct Row {
   const Leaf* target = nullptr;  // nullptr: golden-only
   const Leaf* golden = nullptr;  // nullptr: unmatched
@@ -125,6 +188,7 @@ struct Row {
   Gate gate = Gate::kCompared;
   std::string unreadable;  // reason of kUnreadable, with the file name; detail of other gates where
                            // there is one
+  Evidence evidence;       // numbers for the default rules
   bool dtype_differs = false;  // after conversion (gate 11)
   bool class_differs =
       false;  // some NaN or infinity stands against another class or sign (tensor mode)
@@ -134,6 +198,10 @@ struct Row {
   bool grad_consistent = true;
   Verdict verdict = Verdict::kPass;  // new face
   std::vector<Rule> rules;
+  std::vector<Finding> findings;              // default rule set only
+  bool consequence = false;                   // follows from an earlier row; counted apart
+  bool merged = false;                        // one side stands for several leaves
+  bool proposed = false;                      // paired by likeness (match.h)
   OldAccuracy accuracy = OldAccuracy::kNone;  // old face, tensor mode
   OldResult result = OldResult::kEmpty;       // old face, statistics and md5
   std::vector<Highlight> highlights;          // old face with highlight
@@ -147,9 +215,13 @@ struct Options {
   bool fuzzy = false;
   bool highlight = false;
   std::optional<config::NameMap> data_mapping, cell_mapping;
-  bool cell_mapping_flag = false;  // -cm without a file
-  unsigned workers = 0;            // 0 = all cores
-  uint64_t memory_limit = 0;       // bytes of tensor buffers; 0 = a default
+  bool cell_mapping_flag = false;      // -cm without a file
+  unsigned workers = 0;                // 0 = all cores
+  Backend backend = Backend::kNone;    // training against inference
+  std::string_view name_join = ";  ";  // between the names of a merged row
+  CorePool* cores = nullptr;           // threads shared with other ranks, instead of `workers`
+  uint64_t memory_limit = 0;           // bytes of tensor buffers; 0 = a default
+  std::shared_ptr<const config::RuleFile> rule_file = {};  // changes of the default set
 };
 
 using FileMap = std::unordered_map<std::string, std::string>;
@@ -159,11 +231,14 @@ struct Input {
   std::optional<std::string> target_stack;  // shown when set
   // Tensor files that stand in for recorded ones (postprocess.h), by `data_name`.
   std::shared_ptr<const FileMap> target_files = {}, golden_files = {};
+  std::string scratch = {};         // folder for joined tensors, with a backend only
+  PieceJournal* journal = nullptr;  // figures of an earlier run, and where those of this one go
 };
 
 struct Counts {
   uint64_t pass = 0, warning = 0, error = 0, unmatched = 0, total = 0;
   uint64_t yes = 0, no = 0, none = 0;  // old words of tensor mode
+  uint64_t consequences = 0;           // of warning and error: rows that follow from an earlier one
 };
 
 // First entry in execution order with a wrong output whose own inputs are right.
@@ -177,7 +252,8 @@ struct Comparison {
   Mode mode = Mode::kStatistics;
   bool is_debug = false;
   bool shows_stack = false;
-  std::vector<Row> rows;  // report order, golden-only rows last
+  bool interrupted = false;  // cancelled while tensors were compared: some rows are kNotReached
+  std::vector<Row> rows;     // report order, golden-only rows last
   std::vector<std::string> entry_of_row() const;
   Counts counts;
   std::optional<FirstBad> first_bad;
@@ -191,12 +267,17 @@ struct Comparison {
 };
 
 // Errors: unreadable or contradictory inputs (kMismatch for different tasks or kinds), nothing to
-// compare (kNothingToDo).
+// compare (kNothingToDo), kCancelled before the first figure of a tensor.
 Result<Comparison> CompareRank(const Input& input, const Options& options, LogSink& log,
                                ProgressSink& progress, const CancelToken* cancel);
 
 // The literal text behind a rule, gate or highlight (compare.md 10.4, 12), for app.
 std::string_view RuleText(Rule rule);
+// One sentence: what was found, and what it follows from.
+std::string FindingText(const Finding& finding);
+// "R1", "class"; "Q3", "N1".
+std::string_view RuleId(Rule rule);
+std::string_view RuleId(QRule rule);
 std::string_view HighlightText(Highlight reason);
 
 }  // namespace msprobe::compare

@@ -41,12 +41,21 @@ TEST(RowNames, LoseTheLastExtensionOnly) {
 }
 
 TEST(TypeFilter, LetsFloatingTypesMeet) {
-  EXPECT_TRUE(MayCompare("torch.float32", "torch.bfloat16"));
-  EXPECT_TRUE(MayCompare("torch.float64", "torch.float16"));
-  EXPECT_TRUE(MayCompare("torch.int64", "torch.int64"));
-  EXPECT_FALSE(MayCompare("torch.int32", "torch.int64"));
-  EXPECT_FALSE(MayCompare("torch.bool", "torch.float32"));
-  EXPECT_FALSE(MayCompare("torch.float32", "Float32"));
+  const auto may = [](std::string_view t, std::string_view g, RuleSet rules = RuleSet::kBase) {
+    return MayCompare(t, g, rules);
+  };
+  EXPECT_TRUE(may("torch.float32", "torch.bfloat16"));
+  EXPECT_TRUE(may("torch.float64", "torch.float16"));
+  EXPECT_TRUE(may("torch.int64", "torch.int64"));
+  EXPECT_FALSE(may("torch.int32", "torch.int64"));
+  EXPECT_FALSE(may("torch.bool", "torch.float32"));
+  EXPECT_TRUE(may("Float16", "torch.float32"));  // two frameworks: kinds meet
+  EXPECT_FALSE(may("Int64", "torch.float32"));
+  // D17: the default rules compare all real numbers, and say so.
+  EXPECT_TRUE(may("torch.int32", "torch.int64", RuleSet::kDefault));
+  EXPECT_TRUE(may("<class 'int'>", "<class 'float'>", RuleSet::kDefault));
+  EXPECT_FALSE(may("torch.complex64", "torch.float32", RuleSet::kDefault));
+  EXPECT_FALSE(may("<class 'int'>", "<class 'str'>", RuleSet::kDefault));
 }
 
 TEST(CellMapping, FollowsTheStepsOfTheSpecification) {
@@ -97,10 +106,11 @@ TEST_F(Flatten, NamesNestedValuesByTheirPath) {
             R"(}]], [], {}], "output": 5}, "x.0.debug": {"a": [)" + v +
             R"(]}, "M.fc.Linear.parameters_grad": {"weight": [)" + v + "]}"),
       (std::vector<std::string>{"Torch.s.0.forward.input.0.0", "Torch.s.0.forward.input.0.1.0",
-                                "Torch.s.0.forward.input.0.1.1.k", "x.0.debug.a.0",
-                                "M.fc.Linear.parameters_grad.weight"}));
-  EXPECT_EQ(side_->leaves[3].state, State::kDebug);
-  EXPECT_EQ(side_->leaves[4].state, State::kParametersGrad);
+                                "Torch.s.0.forward.input.0.1.1.k", "Torch.s.0.forward.output",
+                                "x.0.debug.a.0", "M.fc.Linear.parameters_grad.weight"}));
+  EXPECT_EQ(side_->leaves[3].lack, Leaf::Lack::kMalformed);  // a bare 5 is no record
+  EXPECT_EQ(side_->leaves[4].state, State::kDebug);
+  EXPECT_EQ(side_->leaves[5].state, State::kParametersGrad);
 }
 
 // Checksums of texts: compare.md 25.3 (zlib.crc32 of str(value)).

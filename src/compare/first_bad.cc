@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "compare/default_rules.h"
 #include "compare/judge.h"
 
 namespace msprobe::compare {
@@ -91,6 +92,12 @@ double Distance(const Row& row, Mode mode) {
   }
 }
 
+// Found wrong by the default rules, and not because of something before it.
+bool IsOrigin(const Row& row) {
+  return (row.verdict == Verdict::kError || row.verdict == Verdict::kWarning) && !row.consequence &&
+         row.target && !IsExempt(row);
+}
+
 bool Has(const Row& row, Rule rule) {
   return std::find(row.rules.begin(), row.rules.end(), rule) != row.rules.end();
 }
@@ -113,6 +120,10 @@ std::string WhatIsWrong(const Row& row, const Entry& entry, Mode mode) {
   if (Has(row, Rule::kR4))
     return fmt::format("{}: {} against {}", name, CellText(t.max), CellText(g->max));
   if (Has(row, Rule::kR6)) return fmt::format("{}: shape {} against {}", name, t.shape, g->shape);
+  for (const Finding& f : row.findings) {
+    if (f.level == Verdict::kPass) continue;
+    return fmt::format("{}: {}", name, FindingText(f));
+  }
   if (const double d = Distance(row, mode); d > 0) {
     const std::string_view what = mode == Mode::kTensor ? "L2 error" : "difference of the norms";
     return fmt::format("{}: relative {} {:.2g}", name, what, d);
@@ -142,8 +153,47 @@ std::string InputsAgree(const std::vector<Row>& rows, RowGroup group, Mode mode)
 
 }  // namespace
 
+namespace {
+
+// The row that tells most about an origin: an argument, else a wrong result, else what came in.
+size_t Telling(const std::vector<Row>& rows, RowGroup group) {
+  size_t best = group.last;
+  int best_rank = 3;
+  for (size_t i = group.first; i < group.last; ++i) {
+    if (!IsOrigin(rows[i])) continue;
+    const int rank = Has(rows[i], Rule::kR4) ? 0 : (IsResult(rows[i]) ? 2 : 1);
+    if (rank >= best_rank) continue;
+    best = i;
+    best_rank = rank;
+  }
+  return best;
+}
+
+std::optional<FirstBad> FirstOrigin(const std::vector<Row>& rows, const Side& target, Mode mode,
+                                    Face face) {
+  for (const RowGroup& group : ExecutionOrder(GroupRows(rows), rows, target)) {
+    const size_t i = Telling(rows, group);
+    if (i == group.last) continue;
+    const Entry& entry = target.entries[rows[i].target->entry];
+    std::string reason = WhatIsWrong(rows[i], entry, mode);
+    if (IsResult(rows[i])) reason += InputsAgree(rows, group, mode);
+    if (face == Face::kOld && !IsFlagged(rows[i], face)) {
+      reason += "; the verdict column of this report passes the row";
+    }
+    return FirstBad{.entry = entry.name,
+                    .row = std::string(rows[i].target->name),
+                    .reason = std::move(reason),
+                    .row_index = i};
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
 std::optional<FirstBad> FindFirstBad(const std::vector<Row>& rows, const Side& target, Mode mode,
-                                     Face face) {
+                                     const Options& options) {
+  const Face face = options.face;
+  if (options.rules == RuleSet::kDefault) return FirstOrigin(rows, target, mode, face);
   const std::vector<RowGroup> groups = GroupRows(rows);
   const auto entry_of = [&](const RowGroup& g) -> const Entry& {
     return target.entries[rows[g.first].target->entry];

@@ -12,7 +12,9 @@ namespace msprobe::compare {
 // then gradients. A row is wrong when either face's verdict says so; a call with another scalar
 // argument is a cause by itself. When every wrong entry has wrong inputs, the first wrong row is
 // given. The reason says so, and also when the report of `face` passes the row.
+// Under the default rules the entry is the first with a finding that follows from nothing before
+// it.
 std::optional<FirstBad> FindFirstBad(const std::vector<Row>& rows, const Side& target, Mode mode,
-                                     Face face);
+                                     const Options& options);
 
 }  // namespace msprobe::compare

@@ -32,13 +32,18 @@ struct Fields {
   const Value* requires_grad = nullptr;
   const Value* group_ranks = nullptr;
   const Value* class_type = nullptr;
+  const Value* format = nullptr;
+  const Value* layout = nullptr;
+  const Value* device = nullptr;
+  const Value* nan = nullptr;
+  const Value* inf = nullptr;
 };
 
 struct Field {
   std::string_view key;
   const Value* Fields::* member;
 };
-constexpr std::array<Field, 13> kFields = {{{"type", &Fields::type},
+constexpr std::array<Field, 18> kFields = {{{"type", &Fields::type},
                                             {"value", &Fields::value},
                                             {"dtype", &Fields::dtype},
                                             {"shape", &Fields::shape},
@@ -50,13 +55,19 @@ constexpr std::array<Field, 13> kFields = {{{"type", &Fields::type},
                                             {"data_name", &Fields::data_name},
                                             {"requires_grad", &Fields::requires_grad},
                                             {"group_ranks", &Fields::group_ranks},
-                                            {"class_type", &Fields::class_type}}};
+                                            {"class_type", &Fields::class_type},
+                                            {"format", &Fields::format},
+                                            {"layout", &Fields::layout},
+                                            {"device", &Fields::device},
+                                            {"nan", &Fields::nan},
+                                            {"inf", &Fields::inf}}};
 
-Fields FieldsOf(const Value& object) {
+Fields FieldsOf(const Value& object, uint64_t& repeated) {
   Fields fields;
   for (const Value::Member* m = object.members_begin(); m != object.members_end(); ++m) {
     for (const Field& f : kFields) {
       if (m->key == f.key) {
+        repeated += fields.*f.member != nullptr;
         fields.*f.member = &m->value;
         break;
       }
@@ -118,6 +129,35 @@ std::string ArrayShapeText(const Value* v) {
   return fmt::format("({})", fmt::join(shape, ", "));
 }
 
+// Types of leaves whose values are numbers of a tensor or array.
+bool IsTensorType(const Value* type) {
+  if (!type || !type->is_string()) return false;
+  constexpr std::array<std::string_view, 8> kTypes = {
+      "torch.Tensor",
+      "torch.distributed.tensor.DTensor",
+      "torch._subclasses.fake_tensor.FakeTensor",
+      "torch.distributed._functional_collectives.AsyncCollectiveTensor",
+      "torch.nested._internal.nested_tensor.NestedTensor",
+      "BatchedTensor",
+      "GradTrackingTensor",
+      "numpy.ndarray"};
+  return std::find(kTypes.begin(), kTypes.end(), type->as_string()) != kTypes.end();
+}
+
+// The members of an object, each key once: the last counts (decisions.md 28).
+template <class Fn>
+void ForEachMember(const Value& object, uint64_t& repeated, const Fn& fn) {
+  std::unordered_map<std::string_view, const Value::Member*> last;
+  if (object.size() > 1) {
+    for (const Value::Member* m = object.members_begin(); m != object.members_end(); ++m) {
+      repeated += !last.insert_or_assign(m->key, m).second;
+    }
+  }
+  for (const Value::Member* m = object.members_begin(); m != object.members_end(); ++m) {
+    if (last.empty() || last.find(m->key)->second == m) fn(*m);
+  }
+}
+
 bool IsPeerName(std::string_view row_name) {
   const size_t dot = row_name.rfind('.');
   const std::string_view last = dot == std::string_view::npos ? row_name : row_name.substr(dot + 1);
@@ -152,7 +192,11 @@ class Flattener {
     if (ParseEntryName(name).direction == Direction::kGrad) {
       return Walk(value, State::kParametersGrad);
     }
-    if (!value.is_object()) return;
+    if (!value.is_object()) return AddMalformed(value, State::kOutput);
+    absent_ = value.Find("absent");
+    if (absent_ && !absent_->is_object()) absent_ = nullptr;
+    entry_length_ = path_.size();
+    CountRepeatedParts(value);
     // Report order of an entry: what goes in, then parameters, then what comes out
     // (compare.md 4.1).
     Part(value, "input_args", ".input", State::kInput);
@@ -160,6 +204,20 @@ class Flattener {
     Part(value, "input", ".input", State::kInput);
     Part(value, "parameters", ".parameters", State::kParameters);
     Part(value, "output", ".output", State::kOutput);
+    absent_ = nullptr;
+  }
+
+  void CountRepeatedParts(const Value& entry) {
+    constexpr std::array<std::string_view, 5> kParts = {"input_args", "input_kwargs", "input",
+                                                        "parameters", "output"};
+    std::array<bool, kParts.size()> seen = {};
+    for (const Value::Member* m = entry.members_begin(); m != entry.members_end(); ++m) {
+      const auto at = std::find(kParts.begin(), kParts.end(), m->key);
+      if (at == kParts.end()) continue;
+      bool& before = seen[static_cast<size_t>(at - kParts.begin())];
+      side_.duplicate_keys += before;
+      before = true;
+    }
   }
 
   void Part(const Value& entry, std::string_view key, std::string_view suffix, State state) {
@@ -167,7 +225,11 @@ class Flattener {
     if (!part) return;
     const size_t length = path_.size();
     path_ += suffix;
-    Walk(*part, state);
+    if (!part->is_null() && !part->is_array() && !part->is_object()) {
+      AddMalformed(*part, state);
+    } else {
+      Walk(*part, state);
+    }
     path_.resize(length);
   }
 
@@ -186,19 +248,21 @@ class Flattener {
         path_.resize(length);
       }
     } else if (value.is_object()) {
-      const Fields fields = FieldsOf(value);
+      const Fields fields = FieldsOf(value, side_.duplicate_keys);
       if (IsText(fields.class_type, kP2POp)) {
         AddP2P(value, state);
       } else if (fields.type && fields.type->is_string()) {
         AddLeaf(fields, state);
       } else {
-        for (const Value::Member* m = value.members_begin(); m != value.members_end(); ++m) {
+        ForEachMember(value, side_.duplicate_keys, [&](const Value::Member& m) {
           path_ += '.';
-          path_ += m->key;
-          Walk(m->value, state);
+          path_ += m.key;
+          Walk(m.value, state);
           path_.resize(length);
-        }
+        });
       }
+    } else {
+      AddMalformed(value, state);
     }
   }
 
@@ -214,12 +278,33 @@ class Flattener {
     leaf.name = side_.arena.Copy(path_);
     leaf.md5 = "N/A";
     leaf.is_null = true;
+    if (!absent_) return;
+    const Value* note =
+        absent_->Find(std::string_view(path_).substr(std::min(path_.size(), entry_length_ + 1)));
+    if (!note || !note->is_object()) return;
+    const Value* code = note->Find("code");
+    const Value* reason = note->Find("reason");
+    leaf.lack = Leaf::Lack::kAbsent;
+    leaf.lack_reason = side_.pool.Intern(
+        fmt::format("{}: {}", code ? json::PyStr(*code) : "?", reason ? json::PyStr(*reason) : ""));
+  }
+
+  // A bare value where an object, a list or null is expected.
+  void AddMalformed(const Value& value, State state) {
+    Leaf& leaf = NewLeaf(state);
+    leaf.name = side_.arena.Copy(path_);
+    leaf.md5 = "N/A";
+    leaf.dtype = ClassText(&value);
+    leaf.shape = "[]";
+    leaf.lack = Leaf::Lack::kMalformed;
+    leaf.lack_reason = "a bare value stands where a record is expected";
+    ++side_.malformed;
   }
 
   void AddP2P(const Value& object, State state) {
     const Value* tensor = object.Find("tensor");
     if (tensor && tensor->is_object()) {
-      AddLeaf(FieldsOf(*tensor), state);
+      AddLeaf(FieldsOf(*tensor, side_.duplicate_keys), state);
     } else {
       AddUnknown(state);
     }
@@ -240,9 +325,16 @@ class Flattener {
       leaf.requires_grad = f.requires_grad->as_bool() ? Leaf::Grad::kTrue : Leaf::Grad::kFalse;
     }
     if (f.md5) side_.has_md5 = true;
+    leaf.has_sum = !IsFalsy(f.md5);
+    if (f.nan && f.nan->is_int()) leaf.nan = f.nan->as_int();
+    if (f.inf && f.inf->is_int()) leaf.inf = f.inf->as_int();
     leaf.md5 = IsFalsy(f.md5) ? Crc(f.value) : Text(*f.md5);
     if (IsFalsy(f.dtype)) return FillValue(f, leaf);
     leaf.is_tensor = true;
+    leaf.packed =
+        f.layout || IsText(f.type, "BatchedTensor") || IsText(f.type, "GradTrackingTensor");
+    leaf.no_storage =
+        IsText(f.device, "meta") || IsText(f.type, "torch._subclasses.fake_tensor.FakeTensor");
     leaf.dtype = Text(*f.dtype);
     leaf.shape = ShapeCell(f.shape);
     leaf.max = Statistic(f.max);
@@ -276,6 +368,16 @@ class Flattener {
     } else {
       leaf.dtype = ClassText(f.value);
       Everywhere(leaf, ValueCell(f.value));
+    }
+    if (IsTensorType(f.type)) {
+      leaf.lack = Leaf::Lack::kMalformed;
+      leaf.lack_reason = "a tensor without dtype";
+      ++side_.malformed;
+    } else if (!f.value && !f.group_ranks && !f.format) {
+      leaf.lack = Leaf::Lack::kNoValue;
+      leaf.lack_reason = "no value was recorded";
+    } else if (!f.value && f.format) {
+      leaf.word = Text(*f.format);
     }
   }
 
@@ -345,6 +447,8 @@ class Flattener {
   Side& side_;
   std::unordered_map<std::string, size_t> places_;
   std::string path_, scratch_;
+  const Value* absent_ = nullptr;  // of the entry: leaf path to the reason it was not recorded
+  size_t entry_length_ = 0;        // of the entry's name at the start of path_
   uint32_t index_ = 0;
 };
 

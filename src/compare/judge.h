@@ -15,9 +15,11 @@ struct RowGroup {
 // Groups of the rows with a target, in order; golden-only rows are in none.
 std::vector<RowGroup> GroupRows(const std::vector<Row>& rows);
 
-// Sets rules, verdict, accuracy, result and uncompared of every row, for both faces. Limits are
-// tested on unrounded values (D8).
-void JudgeRows(std::vector<Row>& rows, Mode mode, const Options& options);
+struct Side;
+
+// Sets rules, findings, verdict, accuracy, result and uncompared of every row, for both faces.
+// Limits are tested on unrounded values (D8). `target` gives entry names.
+void JudgeRows(std::vector<Row>& rows, const Side& target, Mode mode, const Options& options);
 
 // Words of both faces, counted.
 Counts CountRows(const std::vector<Row>& rows, Mode mode, const Options& options);

@@ -5,6 +5,10 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "compare/align.h"
 
 namespace msprobe::compare {
 namespace {
@@ -53,8 +57,12 @@ std::string NormalName(std::string_view name,
                            : fmt::format("{}.{}.backward", parts.base, n);
 }
 
-Keys ExactEntryKeys(Side& side, bool renumber, bool map_cells, const config::NameMap* cells) {
+// `renamed` counts names that are matched under another one.
+Keys ExactEntryKeys(Side& side, bool renumber, bool map_cells, const config::NameMap* cells,
+                    size_t& renamed) {
   std::unordered_map<std::string, uint64_t> backward_calls;
+  std::unordered_set<std::string_view> names;
+  for (const Entry& entry : side.entries) names.insert(entry.name);
   Keys keys;
   keys.reserve(side.entries.size());
   for (const Entry& entry : side.entries) {
@@ -62,6 +70,14 @@ Keys ExactEntryKeys(Side& side, bool renumber, bool map_cells, const config::Nam
     if (name.empty()) {
       keys.push_back(kUnmatchable);
       continue;
+    }
+    if (renumber) {
+      // Two entries of one side never become one.
+      std::string canonical = CanonicalName(name);
+      if (canonical != name && !names.contains(canonical)) {
+        name = std::move(canonical);
+        ++renamed;
+      }
     }
     if (renumber) name = NormalName(name, backward_calls);
     keys.push_back(name == entry.name ? std::string_view() : side.arena.Copy(name));
@@ -104,7 +120,8 @@ class FuzzyMatcher {
     explicit Queue(const Side& side) {
       names.reserve(side.entries.size());
       for (const Entry& entry : side.entries) {
-        const NameParts parts = ParseEntryName(entry.name);
+        const std::string canonical = CanonicalName(entry.name);
+        const NameParts parts = ParseEntryName(canonical);
         names.push_back(fmt::format("{}\n{}", static_cast<int>(parts.direction), parts.base));
       }
     }
@@ -191,17 +208,26 @@ void MapRows(const config::NameMap& map, const Side& target, Keys& keys) {
   }
 }
 
-void Pair(Row& row, const Options& options) {
+void Pair(Row& row, const Options& options, bool proposed) {
   const Leaf& t = *row.target;
   const Leaf& g = *row.golden;
   row.grad_consistent = t.requires_grad == g.requires_grad;
+  row.proposed = proposed;
   row.fuzzy = options.fuzzy && !options.data_mapping && t.name != g.name;
-  if (!options.data_mapping && !MayCompare(t.dtype, g.dtype)) {
+  if (!options.data_mapping && !MayCompare(t.dtype, g.dtype, options.rules)) {
     row.dropped_pair = true;
     row.gate = Gate::kDTypes;
   } else if (options.face == Face::kOld && !options.data_mapping && t.shape != g.shape) {
-    row.dropped_pair = true;
+    // D20: extents of 1 part nothing.
+    row.dropped_pair =
+        options.rules != RuleSet::kDefault || SqueezedText(t.shape) != SqueezedText(g.shape);
   }
+}
+
+// A row without a partner: upstream calls its gradient flag inconsistent, the default rules do not
+// (D15).
+bool AloneIsConsistent(const Leaf& leaf, const Options& options) {
+  return options.rules == RuleSet::kDefault || leaf.requires_grad == Leaf::Grad::kUnknown;
 }
 
 // Leaves of a side in the order of its entries: a repeated entry's leaves stand at its first place.
@@ -236,35 +262,69 @@ std::vector<Row> PairRows(const Side& target, const Side& golden, const Keys& ta
     while (g != kNone && !current[g]) g = index.Take(target_keys[t], guess);
     if (g == kNone) {
       row.gate = Gate::kNoGoldenRow;
-      row.grad_consistent = row.target->requires_grad == Leaf::Grad::kUnknown;
+      row.grad_consistent = AloneIsConsistent(*row.target, options);
       continue;
     }
     guess = g + 1;
     row.golden = &golden.leaves[g];
-    Pair(row, options);
+    // Keys of proposed pairs begin with a line feed, which no name of a row does.
+    Pair(row, options, !options.fuzzy && target_keys[t].starts_with('\n'));
   }
   for (const uint32_t g : golden_order) {
     if (index.taken(g)) continue;
     Row& row = rows.emplace_back();
     row.golden = &golden.leaves[g];
     row.gate = Gate::kNoTargetRow;
-    row.grad_consistent = row.golden->requires_grad == Leaf::Grad::kUnknown;
+    row.grad_consistent = AloneIsConsistent(*row.golden, options);
   }
   return rows;
 }
 
 }  // namespace
 
-bool MayCompare(std::string_view target_dtype, std::string_view golden_dtype) {
+bool MayCompare(std::string_view target_dtype, std::string_view golden_dtype, RuleSet rules) {
   static constexpr std::array<std::string_view, 4> kTorch = {"torch.float16", "torch.float32",
                                                              "torch.bfloat16", "torch.float64"};
   static constexpr std::array<std::string_view, 4> kMindSpore = {"Float16", "Float32", "BFloat16",
                                                                  "Float64"};
-  const auto both_in = [&](const std::array<std::string_view, 4>& family) {
+  static constexpr std::array<std::string_view, 3> kPython = {"<class 'int'>", "<class 'float'>",
+                                                              "<class 'bool'>"};
+  const auto both_in = [&](const auto& family) {
     return std::find(family.begin(), family.end(), target_dtype) != family.end() &&
            std::find(family.begin(), family.end(), golden_dtype) != family.end();
   };
-  return target_dtype == golden_dtype || both_in(kTorch) || both_in(kMindSpore);
+  if (target_dtype == golden_dtype || both_in(kTorch) || both_in(kMindSpore)) return true;
+  const auto t = RecordedDType(target_dtype), g = RecordedDType(golden_dtype);
+  // Dumps of two frameworks: kinds of numbers meet.
+  const bool two_frameworks =
+      target_dtype.starts_with("torch.") != golden_dtype.starts_with("torch.");
+  if (t && g && two_frameworks) {
+    return IsFloat(*t) == IsFloat(*g) && IsComplex(*t) == IsComplex(*g) &&
+           (*t == DType::kBool) == (*g == DType::kBool);
+  }
+  if (rules != RuleSet::kDefault) return false;
+  if (both_in(kPython)) return true;
+  return t && g && IsComplex(*t) == IsComplex(*g);
+}
+
+std::optional<DType> RecordedDType(std::string_view text) {
+  std::string lower(text);
+  for (char& c : lower) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  return DTypeFromTorchName(lower);
+}
+
+std::string SqueezedText(std::string_view shape) {
+  if (shape.size() < 2 || shape.front() != '[' || shape.back() != ']') return std::string(shape);
+  std::string out = "[";
+  for (std::string_view rest = shape.substr(1, shape.size() - 2); !rest.empty();) {
+    const size_t comma = rest.find(", ");
+    const std::string_view extent = rest.substr(0, comma);
+    rest = comma == std::string_view::npos ? std::string_view() : rest.substr(comma + 2);
+    if (extent == "1") continue;
+    if (out.size() > 1) out += ", ";
+    out += extent;
+  }
+  return out + "]";
 }
 
 std::string MapCell(std::string_view entry_name, const config::NameMap* map) {
@@ -293,7 +353,58 @@ std::string MapCell(std::string_view entry_name, const config::NameMap* map) {
   return name.substr(0, dot + 1) + mapped + name.substr(end);
 }
 
-std::vector<Row> MatchRows(Side& target, Side& golden, const Options& options, bool is_debug) {
+namespace {
+
+// Pairs by alignment what names leave over (default rules); the keys of both sides are replaced so
+// that exactly the paired entries meet. Returns how many pairs have other names on the two sides.
+size_t ProposePairs(Side& target, Side& golden, Keys& target_keys, Keys& golden_keys) {
+  const auto key_of = [](const Side& side, const Keys& keys, size_t i) {
+    return keys[i].empty() ? std::string_view(side.entries[i].name) : keys[i];
+  };
+  std::unordered_map<std::string_view, uint32_t> by_key;
+  for (size_t g = 0; g < golden.entries.size(); ++g) {
+    if (golden_keys[g] != kUnmatchable) {
+      by_key.try_emplace(key_of(golden, golden_keys, g), static_cast<uint32_t>(g));
+    }
+  }
+  std::vector<uint32_t> exact(target.entries.size(), kNoEntry);
+  size_t found = 0;
+  for (size_t t = 0; t < exact.size(); ++t) {
+    if (target_keys[t] == kUnmatchable) continue;
+    const auto it = by_key.find(key_of(target, target_keys, t));
+    if (it == by_key.end()) continue;
+    exact[t] = it->second;
+    ++found;
+  }
+  if (found == target.entries.size() && found == golden.entries.size()) return 0;
+  const std::vector<uint32_t> partner = AlignEntries(target, golden, exact);
+  std::vector<bool> paired(golden.entries.size(), false);
+  size_t proposed = 0;
+  for (size_t t = 0; t < partner.size(); ++t) {
+    if (partner[t] == exact[t]) {
+      if (exact[t] != kNoEntry) paired[exact[t]] = true;
+      continue;
+    }
+    if (partner[t] == kNoEntry) {
+      target_keys[t] = kUnmatchable;
+      continue;
+    }
+    const std::string_view key = target.arena.Copy(fmt::format("\n{}", t));
+    target_keys[t] = golden_keys[partner[t]] = key;
+    paired[partner[t]] = true;
+    ++proposed;
+  }
+  for (size_t g = 0; g < paired.size(); ++g) {
+    if (!paired[g]) golden_keys[g] = kUnmatchable;
+  }
+  return proposed;
+}
+
+}  // namespace
+
+std::vector<Row> MatchRows(Side& target, Side& golden, const Options& options, bool is_debug,
+                           std::vector<std::string>& notes) {
+  size_t renamed = 0;
   Keys target_entries, golden_entries;
   if (options.fuzzy && !options.data_mapping) {
     FuzzyEntryKeys(target, golden, target_entries, golden_entries);
@@ -301,8 +412,17 @@ std::vector<Row> MatchRows(Side& target, Side& golden, const Options& options, b
     const bool renumber = !is_debug && !options.data_mapping;
     const bool map_cells = options.cell_mapping || options.cell_mapping_flag;
     const config::NameMap* cells = options.cell_mapping ? &*options.cell_mapping : nullptr;
-    target_entries = ExactEntryKeys(target, renumber, map_cells, cells);
-    golden_entries = ExactEntryKeys(golden, renumber, false, nullptr);
+    target_entries = ExactEntryKeys(target, renumber, map_cells, cells, renamed);
+    golden_entries = ExactEntryKeys(golden, renumber, false, nullptr, renamed);
+    if (renamed > 0) {
+      notes.push_back(
+          fmt::format("{} entries are matched without wrapper prefixes (module, _orig_mod, "
+                      "_fsdp_wrapped_module) or by another name of their function",
+                      renamed));
+    }
+    if (options.rules == RuleSet::kDefault && renumber) {
+      ProposePairs(target, golden, target_entries, golden_entries);
+    }
   }
   Keys target_keys = RowKeys(target, target_entries);
   const Keys golden_keys = RowKeys(golden, golden_entries);

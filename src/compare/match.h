@@ -1,6 +1,8 @@
 // Which golden leaf each target leaf is compared with (compare.md 5).
 #pragma once
 
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "compare/store.h"
@@ -15,10 +17,19 @@ namespace msprobe::compare {
 // `….parameters_grad` as `….parameters_grad.0` (D47). What the old face parts by shape (5.1) is
 // shown with both sides as dropped_pair. A name that stands n times on each side (D31) pairs in
 // order.
-std::vector<Row> MatchRows(Side& target, Side& golden, const Options& options, bool is_debug);
+std::vector<Row> MatchRows(Side& target, Side& golden, const Options& options, bool is_debug,
+                           std::vector<std::string>& notes);
 
-// The type filter of 5.3: equal texts, or both of the floating family.
-bool MayCompare(std::string_view target_dtype, std::string_view golden_dtype);
+// The type filter of 5.3: equal texts, or both of the floating family. The default rules let every
+// pair of real numbers meet (D17), tensors as well as Python numbers.
+bool MayCompare(std::string_view target_dtype, std::string_view golden_dtype, RuleSet rules);
+
+// The dtype of a record: torch's names (`torch.float32`), NumPy's (`float32`), MindSpore's
+// (`Float32`).
+std::optional<DType> RecordedDType(std::string_view text);
+
+// A shape text without its dimensions of 1: `[2, 3]` of `[1, 2, 1, 3]`.
+std::string SqueezedText(std::string_view shape);
 
 // The entry name after cell mapping (5.6); empty when nothing can match it. `map` may be null: the
 // flag alone.

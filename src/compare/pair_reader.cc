@@ -143,4 +143,47 @@ Result<PairResult> ComparePiece(const TensorSource& target, const TensorSource& 
   return result;
 }
 
+namespace {
+
+PairPoint PointOf(const std::byte* a, DType a_dtype, const std::byte* b, DType b_dtype, size_t i) {
+  const double x = ElementAt(a, a_dtype, i, false), y = ElementAt(b, b_dtype, i, false);
+  if (!IsComplex(a_dtype)) return {std::fabs(x - y), std::fabs(y)};
+  const double xi = ElementAt(a, a_dtype, i, true), yi = ElementAt(b, b_dtype, i, true);
+  return {std::hypot(x - y, xi - yi), std::hypot(y, yi)};
+}
+
+}  // namespace
+
+Result<PairPoint> PointAt(const TensorSource& target, const TensorSource& golden, int64_t index) {
+  std::vector<std::byte> a_buffer, b_buffer;
+  MSPROBE_ASSIGN(const std::byte* a, target.Read(index, 1, a_buffer));
+  MSPROBE_ASSIGN(const std::byte* b, golden.Read(index, 1, b_buffer));
+  return PointOf(a, target.tensor().dtype, b, golden.tensor().dtype, 0);
+}
+
+Result<PairPoint> FindWorst(const TensorSource& target, const TensorSource& golden, double scale,
+                            double enough) {
+  const DType a_dtype = target.tensor().dtype, b_dtype = golden.tensor().dtype;
+  const size_t item = std::max(ItemSize(a_dtype), ItemSize(b_dtype));
+  const int64_t block = kBlockBytes / static_cast<int64_t>(item);
+  const int64_t count = target.tensor().num_elements;
+  thread_local std::vector<std::byte> a_buffer, b_buffer;
+  PairPoint worst;
+  double largest = 0;
+  for (int64_t first = 0; first < count && largest <= enough; first += block) {
+    const int64_t n = std::min(block, count - first);
+    MSPROBE_ASSIGN(const std::byte* a, target.Read(first, n, a_buffer));
+    MSPROBE_ASSIGN(const std::byte* b, golden.Read(first, n, b_buffer));
+    for (size_t i = 0; i < static_cast<size_t>(n) && largest <= enough; ++i) {
+      const PairPoint p = PointOf(a, a_dtype, b, b_dtype, i);
+      const double quotient = p.error / (p.value + scale);
+      if (quotient > largest && std::isfinite(p.error)) {
+        largest = quotient;
+        worst = p;
+      }
+    }
+  }
+  return worst;
+}
+
 }  // namespace msprobe::compare

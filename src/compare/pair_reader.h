@@ -44,6 +44,17 @@ struct PairResult {
 Result<PairResult> ComparePiece(const TensorSource& target, const TensorSource& golden,
                                 int64_t first, int64_t count);
 
+// Where |a - b| is largest beside |b| + `scale` (> 0), over all elements; the search ends at the
+// first place where that quotient exceeds `enough`. NaN and infinity are passed over.
+struct PairPoint {
+  double error = 0, value = 0;  // |a - b|, |b|
+};
+Result<PairPoint> FindWorst(const TensorSource& target, const TensorSource& golden, double scale,
+                            double enough);
+
+// |a - b| and |b| of one element; magnitudes of complex ones.
+Result<PairPoint> PointAt(const TensorSource& target, const TensorSource& golden, int64_t index);
+
 // The real (`imaginary` false) or imaginary part of one element as double.
 double ElementAt(const std::byte* data, DType dtype, size_t index, bool imaginary);
 

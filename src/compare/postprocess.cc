@@ -1,8 +1,6 @@
 #include "compare/postprocess.h"
 
 #include <fmt/format.h>
-#include <stdlib.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -14,25 +12,6 @@
 #include "formats/tensor_file.h"
 
 namespace msprobe::compare {
-
-class Postprocessed::Folder {
- public:
-  explicit Folder(std::string path) : path_(std::move(path)) {}
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-  ~Folder() {
-    for (const std::string& file : files_) unlink(file.c_str());
-    rmdir(path_.c_str());
-  }
-  std::string NewFile() {
-    files_.push_back(JoinPath(path_, fmt::format("{}.pt", files_.size())));
-    return files_.back();
-  }
-
- private:
-  std::string path_;
-  std::vector<std::string> files_;
-};
 
 namespace {
 
@@ -175,16 +154,8 @@ Result<Postprocessed> Postprocessed::Make(const config::PostprocessConfig& confi
                                           const std::string& scratch_parent, LogSink& log) {
   constexpr std::string_view kTensors = "dump_tensor_data";
   Postprocessed out;
-  // Made when the first file is needed: most comparisons need none.
-  const auto new_file = [&]() -> Result<std::string> {
-    if (!out.folder_) {
-      MSPROBE_TRY(CreateDirectories(scratch_parent));
-      std::string pattern = JoinPath(scratch_parent, ".msprobe_products_XXXXXX");
-      if (mkdtemp(pattern.data()) == nullptr) return ErrnoError(errno, "create", pattern);
-      out.folder_ = std::make_shared<Folder>(pattern);
-    }
-    return out.folder_->NewFile();
-  };
+  out.folder_ = std::make_shared<ScratchFolder>(scratch_parent);
+  const auto new_file = [&]() -> Result<std::string> { return out.folder_->NewFile(); };
   struct SideFiles {
     const std::string& json;
     const std::vector<config::ValidLength>& lengths;

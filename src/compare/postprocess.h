@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/result.h"
 #include "compare/compare.h"
+#include "compare/scratch_folder.h"
 #include "config/postprocess_config.h"
 
 namespace msprobe::compare {
@@ -14,7 +15,8 @@ namespace msprobe::compare {
 // Products of one pair of dumps, kept in files of a private folder that goes with the object.
 class Postprocessed {
  public:
-  // Tensors lie in dump_tensor_data beside the JSON files; `scratch_parent` must exist. First
+  // Tensors lie in dump_tensor_data beside the JSON files; files go below
+  // `scratch_parent`. First
   // outputs are cleared behind their valid length (valid_tail.h), then products are made in order,
   // each of what the one before left. X·M and M·X are taken over the last one or two dimensions of
   // X without its extents of 1, M has two. float32 products round after each multiply-add, as
@@ -31,9 +33,8 @@ class Postprocessed {
   const std::shared_ptr<const FileMap>& golden_files() const { return golden_; }
 
  private:
-  class Folder;
   Postprocessed() = default;
-  std::shared_ptr<Folder> folder_;
+  std::shared_ptr<ScratchFolder> folder_;
   std::shared_ptr<const FileMap> target_, golden_;
 };
 

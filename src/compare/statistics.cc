@@ -57,9 +57,15 @@ double Difference(const CellValue& n, const CellValue& b, double n_value, double
 
 void Both(StatCell& diff, StatCell& relative, Stat kind) { diff = relative = {.kind = kind}; }
 
-void Differ(const CellValue& n, const CellValue& b, StatCell& diff, StatCell& relative) {
-  if (SameText(n, b)) return Both(diff, relative, Stat::kZeroText);
+void Differ(const CellValue& n, const CellValue& b, RuleSet rules, StatCell& diff,
+            StatCell& relative) {
   double x = 0, y = 0;
+  if (SameText(n, b)) {
+    const CellClass c = rules == RuleSet::kDefault ? ClassOf(n, x) : CellClass::kNumber;
+    const bool word = c == CellClass::kOther || c == CellClass::kDevice;
+    return Both(diff, relative,
+                c == CellClass::kNan ? Stat::kNan : (word ? Stat::kNotAvailable : Stat::kZeroText));
+  }
   const CellClass cn = ClassOf(n, x), cb = ClassOf(b, y);
   const auto either = [&](CellClass c) { return cn == c || cb == c; };
   if (either(CellClass::kNotAvailable)) return Both(diff, relative, Stat::kNotAvailable);
@@ -150,13 +156,13 @@ bool SameText(const CellValue& a, const CellValue& b) {
   return false;
 }
 
-void StatisticsMetrics(Row& row) {
+void StatisticsMetrics(Row& row, RuleSet rules) {
   const Leaf& n = *row.target;
   const Leaf& b = *row.golden;
-  Differ(n.max, b.max, row.diff[0], row.relative[0]);
-  Differ(n.min, b.min, row.diff[1], row.relative[1]);
-  Differ(n.mean, b.mean, row.diff[2], row.relative[2]);
-  Differ(n.norm, b.norm, row.diff[3], row.relative[3]);
+  Differ(n.max, b.max, rules, row.diff[0], row.relative[0]);
+  Differ(n.min, b.min, rules, row.diff[1], row.relative[1]);
+  Differ(n.mean, b.mean, rules, row.diff[2], row.relative[2]);
+  Differ(n.norm, b.norm, rules, row.diff[3], row.relative[3]);
 }
 
 }  // namespace msprobe::compare

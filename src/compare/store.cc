@@ -1,6 +1,7 @@
 #include "compare/store.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 namespace msprobe::compare {
@@ -72,6 +73,77 @@ NameParts ParseEntryName(std::string_view name) {
     }
   }
   return {.base = name, .call = {}, .direction = Direction::kOther, .number_last = false};
+}
+
+namespace {
+
+// capture.md 3, rule 2: one function object, several names. The first prefix that owns it stands
+// for all.
+struct Alias {
+  std::string_view name, as;  // the part behind the prefix, and the whole canonical base
+};
+constexpr std::array kFunctional = {std::string_view("conv1d"),
+                                    std::string_view("conv2d"),
+                                    std::string_view("conv3d"),
+                                    std::string_view("conv_transpose1d"),
+                                    std::string_view("conv_transpose2d"),
+                                    std::string_view("conv_transpose3d"),
+                                    std::string_view("conv_tbc"),
+                                    std::string_view("adaptive_avg_pool1d"),
+                                    std::string_view("avg_pool1d"),
+                                    std::string_view("bilinear"),
+                                    std::string_view("celu_"),
+                                    std::string_view("channel_shuffle"),
+                                    std::string_view("cosine_similarity"),
+                                    std::string_view("hardshrink"),
+                                    std::string_view("pairwise_distance"),
+                                    std::string_view("pdist"),
+                                    std::string_view("pixel_shuffle"),
+                                    std::string_view("pixel_unshuffle"),
+                                    std::string_view("prelu"),
+                                    std::string_view("relu_"),
+                                    std::string_view("rrelu_"),
+                                    std::string_view("selu_"),
+                                    std::string_view("threshold_")};
+constexpr std::array<Alias, 5> kOthers = {{{"lstm", "VF.lstm"},
+                                           {"dsmm", "Torch.mm"},
+                                           {"spmm", "Torch.mm"},
+                                           {"hsmm", "Torch.hspmm"},
+                                           {"saddmm", "Torch.sspaddmm"}}};
+
+std::string CanonicalBase(std::string_view base) {
+  const size_t dot = base.find('.');
+  if (dot == std::string_view::npos || base.find('.', dot + 1) != std::string_view::npos) {
+    return std::string(base);
+  }
+  const std::string_view prefix = base.substr(0, dot), name = base.substr(dot + 1);
+  if (prefix != "Torch" && prefix != "VF" && prefix != "Functional") return std::string(base);
+  if (std::find(kFunctional.begin(), kFunctional.end(), name) != kFunctional.end()) {
+    return "Functional." + std::string(name);
+  }
+  for (const Alias& alias : kOthers) {
+    if (alias.name == name && prefix != "Functional") return std::string(alias.as);
+  }
+  return std::string(base);
+}
+
+}  // namespace
+
+std::string CanonicalName(std::string_view name) {
+  if (!name.starts_with("Module.") && !name.starts_with("Cell.")) {
+    const NameParts parts = ParseEntryName(name);
+    return CanonicalBase(parts.base) + std::string(name.substr(parts.base.size()));
+  }
+  std::string out;
+  for (std::string_view rest = name; !rest.empty();) {
+    const size_t dot = rest.find('.');
+    const std::string_view part = rest.substr(0, dot);
+    rest = dot == std::string_view::npos ? std::string_view() : rest.substr(dot + 1);
+    if (part == "module" || part == "_orig_mod" || part == "_fsdp_wrapped_module") continue;
+    if (!out.empty()) out += '.';
+    out += part;
+  }
+  return out;
 }
 
 }  // namespace msprobe::compare

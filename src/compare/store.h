@@ -52,6 +52,11 @@ struct NameParts {
 };
 NameParts ParseEntryName(std::string_view name);
 
+// The name under which an entry is matched (decisions.md 33): module paths without the components
+// that wrappers put in (`module`, `_orig_mod`, `_fsdp_wrapped_module`), functions that are one
+// object under two names by the first of them (`Torch.conv2d` as `Functional.conv2d`).
+std::string CanonicalName(std::string_view name);
+
 struct Entry {
   std::string name;
   size_t first = 0, count = 0;  // leaves [first, first + count)
@@ -68,8 +73,11 @@ struct Side {
   std::deque<Entry>
       entries;  // file order; a repeated name keeps its first place and its last content
   std::vector<Leaf> leaves;
-  bool has_md5 = false;     // some leaf carries a checksum
-  uint64_t duplicates = 0;  // entries that a later one of the same name replaced
+  std::deque<Leaf> merged;  // leaves that stand for several (consistent.h)
+  bool has_md5 = false;         // some leaf carries a checksum
+  uint64_t duplicates = 0;      // entries that a later one of the same name replaced
+  uint64_t duplicate_keys = 0;  // members inside entries that a later one of the same key replaced
+  uint64_t malformed = 0;       // leaves of kind kMalformed
 };
 
 struct Comparison::Store {

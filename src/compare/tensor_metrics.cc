@@ -5,12 +5,19 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <numeric>
+#include <optional>
+#include <span>
 
 #include "base/file.h"
 #include "base/thread_pool.h"
+#include "compare/evidence.h"
+#include "compare/match.h"
 #include "compare/pair_reader.h"
+#include "compare/piece_journal.h"
+#include "metrics/rounding.h"
 
 namespace msprobe::compare {
 namespace {
@@ -27,7 +34,7 @@ struct PairPaths {
 };
 
 // What a row still needs after its gates were passed.
-enum class Rest : uint8_t { kNothing, kPieces, kWhole };
+enum class Rest : uint8_t { kNotReached, kNothing, kPieces, kWhole };
 
 bool Unreadable(Row& row, std::string reason) {
   row.gate = Gate::kUnreadable;
@@ -40,13 +47,13 @@ DType Converted(DType t) { return t == DType::kBF16 || IsFloat8(t) ? DType::kF32
 
 // A file must hold what the record says (decisions.md 29).
 bool FitsRecord(Row& row, const Leaf& leaf, const formats::StoredTensor& tensor) {
-  const std::optional<DType> recorded = DTypeFromTorchName(leaf.dtype);
+  const std::optional<DType> recorded = RecordedDType(leaf.dtype);
   if (recorded && *recorded != tensor.dtype) {
     return Unreadable(row, fmt::format("{}: the file holds {}, the record says {}", leaf.data_name,
                                        TorchName(tensor.dtype), leaf.dtype));
   }
   const std::string shape = ShapeText(tensor.shape);
-  if (leaf.shape != "None" && leaf.shape != shape) {
+  if (leaf.shape != "None" && leaf.shape != shape && !leaf.packed) {
     return Unreadable(row, fmt::format("{}: the file holds shape {}, the record says {}",
                                        leaf.data_name, shape, leaf.shape));
   }
@@ -75,12 +82,15 @@ std::string Reason(const Leaf& leaf, const Error& error) {
 
 class TensorComparer {
  public:
-  TensorComparer(std::vector<Row>& rows, const TensorFolders& folders, uint64_t memory_limit)
+  TensorComparer(std::vector<Row>& rows, const TensorFolders& folders, const Options& options)
       : rows_(rows),
         folders_(folders),
-        memory_limit_(memory_limit ? memory_limit : kDefaultMemory) {}
+        memory_limit_(options.memory_limit ? options.memory_limit : kDefaultMemory),
+        default_rules_(options.rules == RuleSet::kDefault),
+        workers_(options.workers),
+        cores_(options.cores) {}
 
-  Status Run(unsigned workers, ProgressSink& progress, const CancelToken* cancel);
+  Status Run(ProgressSink& progress, const CancelToken* cancel);
 
  private:
   // Gates 1 to 3: what the records alone say.
@@ -91,20 +101,36 @@ class TensorComparer {
   // All gates of a row, and its metrics too when it is small.
   Rest First(size_t index);
   void Whole(size_t index);
-  Status Pieces(const std::vector<size_t>& large, unsigned workers, const CancelToken* cancel);
+  struct Piece {
+    size_t row;
+    int64_t first, count;
+    std::optional<Result<PairResult>> result;
+  };
+  void Compare(Piece& piece) const;
+  // ComparePiece, or what an earlier run found.
+  Result<PairResult> Piecewise(const PairPaths& paths, const TensorSource& target,
+                               const TensorSource& golden, int64_t first, int64_t count) const;
+  void Each(size_t n, const std::function<void(size_t)>& fn, const CancelToken* cancel) const;
+  void Join(std::span<const Piece> pieces);
+  void Pieces(const std::vector<size_t>& large, const CancelToken* cancel);
   static void Finish(Row& row, const TensorSource& target, const TensorSource& golden,
-                     const PairResult& result);
+                     const PairResult& result, bool default_rules);
+  static void AddEvidence(Row& row, const TensorSource& target, const TensorSource& golden,
+                          const kernels::PairErrors& errors);
   static void FinishOneElement(Row& row, const TensorSource& target, const TensorSource& golden);
 
   std::vector<Row>& rows_;
   const TensorFolders& folders_;
   uint64_t memory_limit_;
+  bool default_rules_;
+  unsigned workers_;
+  CorePool* cores_;
   std::vector<PairPaths> paths_;
   std::vector<int64_t> elements_;
 };
 
 bool TensorComparer::HasFiles(Row& row) {
-  if (!row.target || !row.golden || row.gate == Gate::kDTypes) return false;
+  if (!row.target || !row.golden || row.gate != Gate::kCompared) return false;
   if (row.target->data_name.empty()) {
     row.gate = Gate::kNoTargetFile;
   } else if (row.golden->data_name.empty()) {
@@ -130,6 +156,10 @@ bool TensorComparer::Comparable(Row& row, const TensorSource& target, const Tens
   const formats::StoredTensor& g = golden.tensor();
   if (t.num_elements == 0) {
     row.gate = Gate::kEmpty;
+    return false;
+  }
+  if (default_rules_ && g.num_elements == 0) {
+    row.gate = Gate::kEmptyGolden;
     return false;
   }
   if (Squeezed(t.shape) != Squeezed(g.shape)) {
@@ -175,7 +205,7 @@ void TensorComparer::FinishOneElement(Row& row, const TensorSource& target,
 }
 
 void TensorComparer::Finish(Row& row, const TensorSource& target, const TensorSource& golden,
-                            const PairResult& result) {
+                            const PairResult& result, bool default_rules) {
   const bool one_element = target.tensor().num_elements == 1;
   row.gate = one_element ? Gate::kZeroDim : Gate::kCompared;
   row.class_differs = result.positions_differ || result.opposite > 0;
@@ -195,6 +225,31 @@ void TensorComparer::Finish(Row& row, const TensorSource& target, const TensorSo
   const double base = errors.b_sumsq > 0 ? std::sqrt(errors.diff_sumsq / errors.b_sumsq)
                                          : (errors.diff_sumsq > 0 ? HUGE_VAL : 0);
   row.relative_l2 = std::isnan(base) ? -1 : base;
+  if (default_rules) AddEvidence(row, target, golden, errors);
+}
+
+// The place of the largest error, and where rounding could hide there, the place of the largest
+// error for its value.
+void TensorComparer::AddEvidence(Row& row, const TensorSource& target, const TensorSource& golden,
+                                 const kernels::PairErrors& errors) {
+  Evidence e = TensorEvidence(errors, target.tensor().dtype, golden.tensor().dtype);
+  if (e.differs && errors.max_abs > 0) {
+    const auto index = static_cast<int64_t>(errors.max_abs_index);
+    const Result<PairPoint> at = PointAt(target, golden, index);
+    if (!at.ok()) return;
+    e.point[e.points++] = {at->error, at->value};
+    const DType coarser = UnitRoundoff(target.tensor().dtype) > UnitRoundoff(golden.tensor().dtype)
+                              ? target.tensor().dtype
+                              : golden.tensor().dtype;
+    const double enough = metrics::LargestNoise(coarser);
+    if (!e.exact && e.rms > 0 && e.DeviationAt(e.rms) <= enough &&
+        errors.max_abs > metrics::NoiseLevel(coarser) * e.rms) {
+      const Result<PairPoint> worst = FindWorst(target, golden, e.rms, enough);
+      if (!worst.ok()) return;
+      e.point[e.points++] = {worst->error, worst->value};
+    }
+  }
+  row.evidence = e;
 }
 
 Rest TensorComparer::First(size_t index) {
@@ -223,11 +278,11 @@ Rest TensorComparer::First(size_t index) {
   }
   const bool both_stream = pair[0].streams() && pair[1].streams();
   if (both_stream && elements_[index] > kPieceElements) return Rest::kPieces;
-  const Result<PairResult> result = ComparePiece(pair[0], pair[1], 0, elements_[index]);
+  const Result<PairResult> result = Piecewise(paths, pair[0], pair[1], 0, elements_[index]);
   if (!result.ok()) {
     Unreadable(row, result.error().ToString());
   } else {
-    Finish(row, pair[0], pair[1], *result);
+    Finish(row, pair[0], pair[1], *result, default_rules_);
   }
   return Rest::kNothing;
 }
@@ -243,80 +298,103 @@ void TensorComparer::Whole(size_t index) {
       return;
     }
   }
-  const Result<PairResult> result = ComparePiece(pair[0], pair[1], 0, elements_[index]);
+  const Result<PairResult> result = Piecewise(paths_[index], pair[0], pair[1], 0, elements_[index]);
   if (!result.ok()) {
     Unreadable(row, result.error().ToString());
   } else {
-    Finish(row, pair[0], pair[1], *result);
+    Finish(row, pair[0], pair[1], *result, default_rules_);
   }
 }
 
-Status TensorComparer::Pieces(const std::vector<size_t>& large, unsigned workers,
-                              const CancelToken* cancel) {
-  struct Piece {
-    size_t row;
-    int64_t first, count;
-  };
+void TensorComparer::Pieces(const std::vector<size_t>& large, const CancelToken* cancel) {
   // Files are opened again per piece: that costs little beside megabytes, and no descriptor is held
   // for long.
   std::vector<Piece> pieces;
   for (const size_t row : large) {
     const int64_t step = kPieceElements;
     for (int64_t first = 0; first < elements_[row]; first += step) {
-      pieces.push_back({row, first, std::min(step, elements_[row] - first)});
+      pieces.push_back({row, first, std::min(step, elements_[row] - first), {}});
     }
   }
-  std::vector<std::optional<Result<PairResult>>> results(pieces.size());
-  ParallelFor(
-      pieces.size(), workers,
-      [&](size_t i) {
-        const Piece& piece = pieces[i];
-        Result<TensorSource> t = TensorSource::Open(paths_[piece.row].target);
-        Result<TensorSource> g = TensorSource::Open(paths_[piece.row].golden);
-        if (!t.ok() || !g.ok()) {
-          results[i] = Result<PairResult>(t.ok() ? g.error() : t.error());
-        } else if (t->tensor().num_elements != elements_[piece.row] ||
-                   g->tensor().num_elements != elements_[piece.row]) {
-          results[i] = Result<PairResult>(
-              Error(ErrorCode::kTruncated, "the file changed while it was read"));
-        } else {
-          results[i] = ComparePiece(*t, *g, piece.first, piece.count);
-        }
-      },
-      cancel);
-  if (cancel && cancel->cancelled()) return Error(ErrorCode::kCancelled, "interrupted");
-  for (size_t i = 0; i < pieces.size();) {
-    Row& row = rows_[pieces[i].row];
-    PairResult sum;
-    std::string failure;
-    const size_t begin = i;
-    for (; i < pieces.size() && pieces[i].row == pieces[begin].row; ++i) {
-      const Result<PairResult>& part = *results[i];
-      if (!part.ok()) {
-        failure = part.error().ToString();
-        continue;
-      }
-      sum.positions_differ |= part->positions_differ;
-      sum.opposite += part->opposite;
-      if (i == begin) {
-        sum.errors = part->errors;
-      } else {
-        sum.errors.Merge(part->errors);
-      }
-    }
-    std::vector<TensorSource> pair;
-    if (!failure.empty()) {
-      Unreadable(row, failure);
-    } else if (Open(row, paths_[pieces[begin].row], pair)) {
-      Finish(row, pair[0], pair[1], sum);
+  Each(pieces.size(), [&](size_t i) { Compare(pieces[i]); }, cancel);
+  for (size_t begin = 0, end = 0; begin < pieces.size(); begin = end) {
+    while (end < pieces.size() && pieces[end].row == pieces[begin].row) ++end;
+    Join(std::span(pieces).subspan(begin, end - begin));
+  }
+}
+
+Result<PairResult> TensorComparer::Piecewise(const PairPaths& paths, const TensorSource& target,
+                                             const TensorSource& golden, int64_t first,
+                                             int64_t count) const {
+  std::optional<PieceJournal::Key> key;
+  if (folders_.journal != nullptr) {
+    key = PieceJournal::KeyOf(paths.target, paths.golden, first, count);
+    if (key) {
+      if (const std::optional<PairResult> known = folders_.journal->Find(*key)) return *known;
     }
   }
-  return {};
+  Result<PairResult> result = ComparePiece(target, golden, first, count);
+  if (key && result.ok()) folders_.journal->Add(*key, *result);
+  return result;
+}
+
+void TensorComparer::Each(size_t n, const std::function<void(size_t)>& fn,
+                          const CancelToken* cancel) const {
+  if (cores_ != nullptr) {
+    ParallelFor(n, *cores_, fn, cancel);
+  } else {
+    ParallelFor(n, workers_, fn, cancel);
+  }
+}
+
+void TensorComparer::Compare(Piece& piece) const {
+  Result<TensorSource> t = TensorSource::Open(paths_[piece.row].target);
+  Result<TensorSource> g = TensorSource::Open(paths_[piece.row].golden);
+  if (!t.ok() || !g.ok()) {
+    piece.result = Result<PairResult>(t.ok() ? g.error() : t.error());
+  } else if (t->tensor().num_elements != elements_[piece.row] ||
+             g->tensor().num_elements != elements_[piece.row]) {
+    piece.result =
+        Result<PairResult>(Error(ErrorCode::kTruncated, "the file changed while it was read"));
+  } else {
+    piece.result = Piecewise(paths_[piece.row], *t, *g, piece.first, piece.count);
+  }
+}
+
+// The pieces of one row, in order.
+void TensorComparer::Join(std::span<const Piece> pieces) {
+  Row& row = rows_[pieces.front().row];
+  PairResult sum;
+  std::string failure;
+  for (const Piece& piece : pieces) {
+    if (!piece.result) {
+      row.gate = Gate::kNotReached;
+      return;
+    }
+    const Result<PairResult>& part = *piece.result;
+    if (!part.ok()) {
+      failure = part.error().ToString();
+      continue;
+    }
+    sum.positions_differ |= part->positions_differ;
+    sum.opposite += part->opposite;
+    if (&piece == pieces.data()) {
+      sum.errors = part->errors;
+    } else {
+      sum.errors.Merge(part->errors);
+    }
+  }
+  std::vector<TensorSource> pair;
+  if (!failure.empty()) {
+    Unreadable(row, failure);
+  } else if (Open(row, paths_[pieces.front().row], pair)) {
+    Finish(row, pair[0], pair[1], sum, default_rules_);
+  }
 }
 
 // An estimate from the record, for the order of work only.
 uint64_t RecordedBytes(const Leaf& leaf) {
-  const std::optional<DType> dtype = DTypeFromTorchName(leaf.dtype);
+  const std::optional<DType> dtype = RecordedDType(leaf.dtype);
   uint64_t bytes = dtype ? ItemSize(*dtype) : 1, number = 0;
   bool digits = false;
   for (const char c : leaf.shape) {
@@ -332,7 +410,7 @@ uint64_t RecordedBytes(const Leaf& leaf) {
   return bytes;
 }
 
-Status TensorComparer::Run(unsigned workers, ProgressSink& progress, const CancelToken* cancel) {
+Status TensorComparer::Run(ProgressSink& progress, const CancelToken* cancel) {
   paths_.resize(rows_.size());
   elements_.resize(rows_.size());
   std::vector<std::pair<uint64_t, size_t>> work;
@@ -341,30 +419,42 @@ Status TensorComparer::Run(unsigned workers, ProgressSink& progress, const Cance
   }
   std::stable_sort(work.begin(), work.end(),
                    [](const auto& a, const auto& b) { return a.first > b.first; });
-  std::vector<Rest> rest(work.size(), Rest::kNothing);
+  std::vector<Rest> rest(work.size(), Rest::kNotReached);
   std::atomic<uint64_t> done{0};
-  ParallelFor(
-      work.size(), workers,
+  Each(
+      work.size(),
       [&](size_t i) {
         rest[i] = First(work[i].second);
         progress.Update("compare", ++done, work.size());
       },
       cancel);
-  if (cancel && cancel->cancelled()) return Error(ErrorCode::kCancelled, "interrupted");
   std::vector<size_t> large;
   for (size_t i = 0; i < work.size(); ++i) {
+    Row& row = rows_[work[i].second];
     if (rest[i] == Rest::kPieces) large.push_back(work[i].second);
-    if (rest[i] == Rest::kWhole) Whole(work[i].second);
-    if (cancel && cancel->cancelled()) return Error(ErrorCode::kCancelled, "interrupted");
+    if (rest[i] == Rest::kNotReached) row.gate = Gate::kNotReached;
+    if (rest[i] != Rest::kWhole) continue;
+    if (cancel && cancel->cancelled()) {
+      row.gate = Gate::kNotReached;
+    } else {
+      Whole(work[i].second);
+    }
   }
-  return Pieces(large, workers, cancel);
+  Pieces(large, cancel);
+  const bool cancelled = cancel && cancel->cancelled();
+  if (cancelled && !work.empty() && std::all_of(work.begin(), work.end(), [&](const auto& w) {
+        return rows_[w.second].gate == Gate::kNotReached;
+      })) {
+    return Error(ErrorCode::kCancelled, "interrupted");
+  }
+  return {};
 }
 
 }  // namespace
 
-Status CompareTensors(std::vector<Row>& rows, const TensorFolders& folders, unsigned workers,
-                      uint64_t memory_limit, ProgressSink& progress, const CancelToken* cancel) {
-  return TensorComparer(rows, folders, memory_limit).Run(workers, progress, cancel);
+Status CompareTensors(std::vector<Row>& rows, const TensorFolders& folders, const Options& options,
+                      ProgressSink& progress, const CancelToken* cancel) {
+  return TensorComparer(rows, folders, options).Run(progress, cancel);
 }
 
 }  // namespace msprobe::compare

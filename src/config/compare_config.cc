@@ -21,12 +21,13 @@ constexpr std::array<string_view, 2> kTargetKeys = {"npu_path", "npu_json_path"}
 constexpr std::array<string_view, 3> kGoldenKeys = {"bench_path", "gpu_path", "bench_json_path"};
 constexpr std::array<string_view, 2> kStackKeys = {"stack_path", "stack_json_path"};
 constexpr string_view kRowLogKey = "is_print_compare_log";
-constexpr std::array<string_view, 4> kMindSporeKeys = {"rank_id", "step_id", "common", "map_dict"};
+constexpr std::array<string_view, 2> kMindSporeKeys = {"common", "map_dict"};
+constexpr string_view kRankKey = "rank_id", kStepKey = "step_id";
 // Left in the dict by the original's own functions; derived from the paths here.
 constexpr std::array<string_view, 2> kDerivedKeys = {"npu_dump_data_dir", "bench_dump_data_dir"};
-constexpr std::array<string_view, 8> kAllKeys = {
-    "npu_path",      "bench_path",      "gpu_path",        "stack_path",
-    "npu_json_path", "bench_json_path", "stack_json_path", kRowLogKey};
+constexpr std::array<string_view, 10> kAllKeys = {
+    kRankKey,     kStepKey,        "npu_path",        "bench_path",      "gpu_path",
+    "stack_path", "npu_json_path", "bench_json_path", "stack_json_path", kRowLogKey};
 
 bool Contains(std::span<const string_view> words, string_view word) {
   for (const string_view w : words) {
@@ -97,6 +98,25 @@ void RequirePath(const JsonSource& source, std::span<const string_view> spelling
                    .Hint(std::move(hint)));
 }
 
+// A list of numbers from 0 on, or one; null means all.
+void ReadNumbers(const JsonSource& source, string_view key, std::vector<int64_t>& out,
+                 Problems& problems) {
+  const json::Value* value = source.root().Find(key);
+  if (value == nullptr || value->is_null()) return;
+  const auto take = [&](const json::Value& item, const KeyPath& where) {
+    if (item.is_int() && item.as_int() >= 0) {
+      out.push_back(item.as_int());
+    } else {
+      problems.Add(source.Problem(
+          where, fmt::format("the value {} is not a number from 0 on", ShownValue(item)),
+          "expected a list of numbers like [0, 3]"));
+    }
+  };
+  const KeyPath where = KeyPath().Key(key);
+  if (!value->is_array()) return take(*value, where);
+  for (size_t i = 0; i < value->size(); ++i) take((*value)[i], where.Index(i));
+}
+
 void WarnAboutKeys(const JsonSource& source, LogSink& log) {
   for (auto* m = source.root().members_begin(); m != source.root().members_end(); ++m) {
     if (Contains(kAllKeys, m->key) || Contains(kDerivedKeys, m->key)) continue;
@@ -140,6 +160,8 @@ Result<CompareInput> ReadCompareJson(const std::string& path, LogSink& log) {
           source.Problem(KeyPath().Key(kRowLogKey), WrongKind(*value), "expected true or false"));
     }
   }
+  ReadNumbers(source, kRankKey, input.rank_ids, problems);
+  ReadNumbers(source, kStepKey, input.step_ids, problems);
   WarnAboutKeys(source, log);
   if (!problems.empty()) return std::move(problems).Combined();
   return input;

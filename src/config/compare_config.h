@@ -15,7 +15,8 @@ struct CompareInput {
   std::string target_path;  // npu_path
   std::string golden_path;  // bench_path or gpu_path (decisions.md 52)
   std::optional<std::string> stack_path;
-  std::optional<bool> print_row_log;  // is_print_compare_log
+  std::optional<bool> print_row_log;        // is_print_compare_log
+  std::vector<int64_t> rank_ids, step_ids;  // rank_id, step_id: only these; empty: all
 };
 // Every error with file, line, column, key path, value and what was expected.
 Result<CompareInput> ReadCompareJson(const std::string& path, LogSink& log);

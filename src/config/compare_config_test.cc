@@ -60,16 +60,31 @@ TEST_F(CompareJsonTest, OtherSpellings) {
 }
 
 TEST_F(CompareJsonTest, UnknownAndForeignKeysAreWarnings) {
-  ASSERT_TRUE(Read("{\"npu_path\": \"a\", \"bench_path\": \"b\",\n \"rank_id\": [0], "
+  ASSERT_TRUE(Read("{\"npu_path\": \"a\", \"bench_path\": \"b\",\n \"common\": true, "
                    "\"stack_pth\": \"c\",\n \"colour\": 1}")
                   .ok());
   EXPECT_THAT(
       log_.warnings,
       ElementsAre(
-          folder_ + "/c.json:2:2 rank_id: this key is for MindSpore dumps and has no effect on "
+          folder_ + "/c.json:2:2 common: this key is for MindSpore dumps and has no effect on "
                     "PyTorch dumps",
           folder_ + "/c.json:2:18 stack_pth: unknown key, ignored; did you mean \"stack_path\"?",
           folder_ + "/c.json:3:2 colour: unknown key, ignored"));
+}
+
+TEST_F(CompareJsonTest, RanksAndStepsThatAreWanted) {
+  const auto some =
+      Read(R"({"npu_path": "a", "bench_path": "b", "rank_id": [0, 3], "step_id": 7})");
+  ASSERT_TRUE(some.ok());
+  EXPECT_THAT(some->rank_ids, ElementsAre(0, 3));
+  EXPECT_THAT(some->step_ids, ElementsAre(7));
+  const auto all = Read(R"({"npu_path": "a", "bench_path": "b", "rank_id": [], "step_id": null})");
+  ASSERT_TRUE(all.ok());
+  EXPECT_THAT(all->rank_ids, IsEmpty());
+  EXPECT_THAT(log_.warnings, IsEmpty());
+  EXPECT_EQ(ErrorOf(R"({"npu_path": "a", "bench_path": "b", "rank_id": [0, -1]})"),
+            ":1:53 rank_id[1]: the value -1 is not a number from 0 on; expected a list of numbers "
+            "like [0, 3]");
 }
 
 TEST_F(CompareJsonTest, RepeatedKeysAreAWarningAndTheLastCounts) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 
 #include "base/text.h"
 #include "config/problems.h"
@@ -18,7 +19,19 @@ constexpr std::string_view kExample = "expected like \"api: [Torch.mul, Distribu
 // A list of texts without repetitions; one text alone counts as a list of one.
 void ReadTexts(const std::string& path, const YamlNode& node, const std::string& key,
                Problems& problems, std::vector<std::string>& out) {
+  const auto is_name = [](const YamlNode& n) {
+    // YAML has no numbers here: `api: 5` is a text that names nothing.
+    return n.kind == YamlNode::Kind::kText &&
+           std::any_of(n.text.begin(), n.text.end(), [](unsigned char c) {
+             return c == '_' || c == '*' || c == '?' || c >= 0x80 || std::isalpha(c) != 0;
+           });
+  };
   if (node.kind == YamlNode::Kind::kText) {
+    if (!is_name(node)) {
+      problems.Add(YamlProblem(path, node, key, fmt::format("'{}' is not a name", node.text),
+                               std::string(kExample)));
+      return;
+    }
     out.push_back(node.text);
     return;
   }
@@ -28,7 +41,7 @@ void ReadTexts(const std::string& path, const YamlNode& node, const std::string&
   }
   for (size_t i = 0; i < node.items.size(); ++i) {
     const YamlNode& item = node.items[i];
-    if (item.kind != YamlNode::Kind::kText || item.text.empty()) {
+    if (!is_name(item)) {
       problems.Add(YamlProblem(path, item, fmt::format("{}[{}]", key, i), "not a name"));
     } else if (std::find(out.begin(), out.end(), item.text) == out.end()) {
       out.push_back(item.text);

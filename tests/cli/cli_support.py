@@ -41,9 +41,12 @@ class Run:
         return [line.removeprefix("msprobe: error: ") for line in self.err.splitlines() if "msprobe: error: " in line]
 
     def files(self, folder: str = "out") -> list[str]:
-        """Names of everything under `folder`, sorted; empty when it was not made."""
+        """Names under `folder` but pages for people (compare_report_*.html), sorted; empty when it was not made."""
         root = self.cwd / folder
-        return sorted(str(p.relative_to(root)) for p in root.rglob("*")) if root.exists() else []
+        if not root.exists():
+            return []
+        names = (str(p.relative_to(root)) for p in root.rglob("*"))
+        return sorted(name for name in names if not name.startswith("compare_report_"))
 
 
 def tensor(**changes: Any) -> dict[str, Any]:

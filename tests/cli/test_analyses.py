@@ -162,7 +162,7 @@ def test_merge_leaves_a_damaged_report_out(reports, msprobe):
         (["-i", "gone", "-o", "out", "-config", "c.yaml"], 2, "gone: does not exist"),
         (["-i", "c.yaml", "-o", "out", "-config", "c.yaml"], 2, "c.yaml: is not a folder"),
         (["-i", "in", "-o", "out", "-config", "gone.yaml"], 2, "gone.yaml"),
-        (["-i", ".", "-o", "out", "-config", "c.yaml"], 1, "no report of a rank inside"),
+        (["-i", ".", "-o", "out", "-config", "c.yaml"], 2, "no report of a rank inside"),
         (["-i", "in", "-o", "out", "-config", "none.yaml"], 1, "no report has a row of any name in `api`"),
         (["-i", "in", "-o", "out", "-config", "column.yaml"], 2, "no report has any of the columns"),
     ],
@@ -223,7 +223,7 @@ def test_overflow_leaves_a_broken_rank_out(tmp_path, msprobe):
         ([], 2, "-i: is required"),
         (["-i", "gone"], 2, "gone: does not exist"),
         (["-i", "step0/rank0/dump.json"], 2, "step0/rank0/dump.json: is not a folder"),
-        (["-i", "empty"], 1, "empty: no rank folder inside"),
+        (["-i", "empty"], 2, "empty: no rank folder inside"),
         (["-i", "."], 2, "holds steps, not ranks"),
         (["-i", "step0"], 2, "framework: a dump of mindspore"),
     ],
@@ -303,7 +303,7 @@ def test_first_difference_needs_calls(pair, msprobe):
     for side in ("t", "g"):
         (pair / side / "dump.json").rename(pair / side / "debug.json")
     run = msprobe("compare", "-tp", "t", "-gp", "g", "-o", "out", "-da")
-    assert run.status == 1
+    assert run.status == 2
     assert "only debug.json" in run.errors()[0]
 
 

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from cli_support import ROOT
+from cli_support import ROOT, dump, entry, ok_dump, tensor, write_json
 
 VERSION = (ROOT / "VERSION").read_text().strip()
 
@@ -61,15 +61,15 @@ def test_help_of_compare_shows_both_names_of_options(msprobe, spelling, needed):
         (["compare", "-i", "a"], ["-i: belongs to the other spelling", "msprobe -f pytorch compare"]),
         (["-f", "pytorch", "compare", "-tp", "a"], ["-tp: belongs to the other spelling", "msprobe compare -tp"]),
         (["compare", "-tp", "a", "-gp", "b", "--rules", "bse"], ["--rules: has no value 'bse'; did you mean base?"]),
-        (["compare", "-tp", "a", "-gp", "b", "--rules", "mine.yaml"], ["--rules", "does not read rule files yet"]),
+        (["compare", "-tp", "a", "-gp", "b", "--rules", "mine.yaml"], ["mine.yaml: no such file"]),
         (
             ["compare", "-tp", "a", "-gp", "b", "--fail-on", "eror"],
             ["--fail-on: has no value 'eror'; did you mean error?"],
         ),
         (["compare", "-tp", "a", "-gp", "b", "-m", "torchair"], ["--mode torchair: this build does not have it yet"]),
         (
-            ["compare", "-tp", "a", "-gp", "b", "--consistent_check"],
-            ["--consistent_check: this build does not have it yet"],
+            ["compare", "-tp", "a", "-gp", "b", "--engine", "ray"],
+            ["--engine: this build does not have it yet"],
         ),
         (["compare", "-tp", "a", "-gp", "b", "--config", "gone.yaml"], ["gone.yaml"]),
         (["compare", "-tp", "a", "-gp", "b", "-am"], ["-am: is not for PyTorch dumps"]),
@@ -85,6 +85,106 @@ def test_wrong_command_lines_are_refused_with_the_reason(msprobe, args, words):
         assert word in text
     assert "Traceback" not in run.err
     assert os.listdir(run.cwd) == []  # refused before any work
+
+
+def dump_folders(root: Path) -> None:
+    """Folders in every wrong state: e empty, n ranks without dump.json, b two torn ranks, l one torn rank, …"""
+    for rank in ("rank0", "rank1"):
+        write_json(root / "r" / "step0" / rank / "dump.json", ok_dump())
+        (root / "n" / rank).mkdir(parents=True)
+        (root / "b" / rank).mkdir(parents=True)
+        (root / "b" / rank / "dump.json").write_text("{")
+    (root / "l" / "rank0").mkdir(parents=True)
+    (root / "l" / "rank0" / "dump.json").write_text("{")
+    (root / "e").mkdir()
+    (root / "file").write_text("")
+    (root / "number.yaml").write_text("api: 5\n")
+    (root / "m.yaml").write_text("api: [Torch]\n")
+
+
+OK = "r/step0/rank0/dump.json"
+
+
+@pytest.mark.parametrize(
+    ("args", "lines"),
+    [
+        (["compare", "-tp", "e", "-gp", "e"], ["e: no rank folder inside"]),
+        (["compare", "-tp", "e", "-gp", "e", "-da"], ["e: no rank folder inside"]),
+        (["compare", "-tp", "r/step0", "-gp", "r"], ["r/step0: the target is a folder of ranks, the golden side (r)"]),
+        (
+            ["compare", "-tp", "r/step0/rank0", "-gp", "r/step0"],
+            ["r/step0/rank0: the target is the folder of one rank"],
+        ),
+        (
+            ["compare", "-tp", "n", "-gp", "n"],
+            ["n: no pair of ranks to compare: no dump.json or debug.json in n/rank0"],
+        ),
+        (["compare", "-tp", "l", "-gp", "l"], ["l/rank0/dump.json:1:2: the JSON text ends too early"]),
+        (
+            ["compare", "-tp", "b", "-gp", "b"],
+            ["[rank0] not compared: b/", "[rank1] not compared: b/", "b: none of the 2 pairs of ranks"],
+        ),
+        (["compare", "-tp", "b", "-gp", "b", "-da"], ["rank0: ", "rank1: ", "b: none of the 2 pairs of ranks"]),
+        (["compare", "-tp", OK, "-gp", OK, "-o", ""], ["-o: its value is empty"]),
+        (
+            ["compare", "-tp", OK, "-gp", OK, "-o", "x" * 300],
+            ["x" * 100 + "…: the name of the output folder is too long"],
+        ),
+        (["compare", "-tp", OK, "-gp", OK, "-o", "new/" + "x" * 300], ["new/"]),
+        (["compare", "-tp", OK, "-gp", OK, "-o", "/proc/nope"], ["/proc/nope: the output folder cannot be "]),
+        (["compare", "-tp", OK, "-gp", OK, "-o", "file/sub"], ["file: is a file where the output folder belongs"]),
+        (["compare", "-tp", OK, "-gp", OK, "-o", "file"], ["file: is a file where the output folder belongs"]),
+        (["overflow_check", "-i", "e"], ["e: no rank folder inside"]),
+        (["overflow_check", "-i", "l"], ["l/rank0/dump.json:1:2: the JSON text ends too early"]),
+        (["overflow_check", "-i", "n"], ["rank0 is left out: ", "rank1 is left out: ", "n: none of the 2 ranks"]),
+        (["overflow_check", "-i", "r/step0", "-o", "/proc/nope"], ["/proc/nope: the output folder cannot be "]),
+        (["merge_result", "-i", "e", "-o", "out", "-config", "m.yaml"], ["e: no report of a rank inside"]),
+        (["merge_result", "-i", "e", "-o", "", "-config", "m.yaml"], ["-o: its value is empty"]),
+        (
+            ["merge_result", "-i", "e", "-o", "out", "-config", "number.yaml"],
+            ["number.yaml:1:6 api: '5' is not a name"],
+        ),
+    ],
+)
+def test_inputs_that_are_not_there_or_of_another_kind_are_refused(tmp_path, msprobe, args, lines):
+    """Status 2, each cause said once, and nothing left behind (decisions 1 and 2)."""
+    dump_folders(tmp_path)
+    before = sorted(os.listdir(tmp_path))
+    run = msprobe(*args)
+    assert run.status == 2
+    assert len(run.errors()) == len(lines), run.err
+    for line, start in zip(run.errors(), lines, strict=True):
+        assert line.startswith(start)
+    assert sorted(os.listdir(tmp_path)) == before
+
+
+def test_folders_that_only_look_like_ranks_are_named(tmp_path, msprobe):
+    for rank in ("rank0", "rankfoo", "rank01", "other"):
+        write_json(tmp_path / "t" / rank / "dump.json", ok_dump())
+    run = msprobe("compare", "-tp", "t", "-gp", "t", "-o", "out")
+    assert run.status == 0
+    assert run.err.count("t: not taken as ranks: other, rank01, rankfoo;") == 1
+    assert "not taken as ranks: other" in msprobe("overflow_check", "-i", "t", "-o", "out").err
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a small file system is mounted, which needs root")
+def test_full_disk_fails_with_one_line_and_leaves_no_empty_folder(tmp_path, msprobe):
+    write_json(
+        tmp_path / "t" / "dump.json", dump({f"Torch.a.{i}.forward": entry(output=[tensor()]) for i in range(99)})
+    )
+    (tmp_path / "full").mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=8k", "tmpfs", "full"]
+    if subprocess.run(mount, cwd=tmp_path, capture_output=True, check=False).returncode != 0:
+        pytest.skip("cannot mount here")
+    try:
+        run = msprobe("compare", "-tp", "t/dump.json", "-gp", "t/dump.json", "-o", "full/a/b")
+        left = os.listdir(tmp_path / "full")
+    finally:
+        subprocess.run(["umount", "full"], cwd=tmp_path, check=True)
+    assert run.status == 1
+    assert len(run.errors()) == 1
+    assert "No space left on device" in run.errors()[0]
+    assert left == []
 
 
 def test_several_problems_are_all_named(msprobe):
@@ -114,7 +214,7 @@ def test_interrupt_ends_with_130(tmp_path: Path):
     import signal
     import time
 
-    from cli_support import dump, entry, executable, tensor, write_json
+    from cli_support import executable
 
     data = {f"Torch.add.{i}.forward": entry(*[tensor() for _ in range(20)], output=[tensor()]) for i in range(20000)}
     for side in ("t", "g"):

@@ -5,9 +5,11 @@ from __future__ import annotations
 import csv
 import json
 import re
+import shlex
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import openpyxl
 import pytest
 from cli_support import dump, entry, ok_dump, tensor, write_json
@@ -72,7 +74,7 @@ def test_summary_holds_what_decision_3_lists(pair, msprobe):
     assert summary["command"] == "compare"
     assert summary["inputs"] == {"target": "t/dump.json", "golden": "g/dump.json"}
     assert "fuzzy_match" in summary["options"]
-    assert summary["counts"] == {"pass": 6, "warning": 0, "error": 0, "unmatched": 0, "total": 6}
+    assert summary["counts"] == {"pass": 6, "warning": 0, "error": 0, "unmatched": 0, "total": 6, "consequences": 0}
     closing = run.err.strip().splitlines()[-1]
     assert "pass 6, warning 0, error 0, unmatched 0, total 6, first_bad none, path out" in closing
 
@@ -117,6 +119,44 @@ def test_quiet_leaves_only_the_closing_line(pair, msprobe):
     assert len(run.err.splitlines()) == 1
 
 
+@pytest.mark.parametrize(("key", "lines"), [(None, 0), (False, 0), (True, 2)])
+@pytest.mark.parametrize("paths", ["files", "folders"])
+def test_row_log_is_off_unless_asked_for(tmp_path, msprobe, paths, key, lines):
+    """One default in both spellings and for files and folders (D38)."""
+    leaf = {
+        "type": "torch.Tensor",
+        "dtype": "torch.float32",
+        "shape": [3],
+        "data_name": "x.npy",
+        "requires_grad": False,
+    }
+    for side in ("t", "g"):
+        folder = tmp_path / side / "rank0"
+        (folder / "dump_tensor_data").mkdir(parents=True)
+        np.save(folder / "dump_tensor_data" / "x.npy", np.ones(3, np.float32))
+        write_json(folder / "dump.json", dump({"Torch.a.0.forward": entry(leaf, output=[leaf])}, task="tensor"))
+    inside = "" if paths == "folders" else "/rank0/dump.json"
+    given = {"npu_path": f"t{inside}", "bench_path": f"g{inside}"}
+    write_json(tmp_path / "c.json", given if key is None else given | {"is_print_compare_log": key})
+    old = msprobe("-f", "pytorch", "compare", "-i", "c.json", "-o", "out", "-v")
+    assert old.err.count("Compare result:") == lines
+    flag = ["-tensor_log"] if key else []
+    new = msprobe("compare", "-tp", f"t{inside}", "-gp", f"g{inside}", "-o", "out", "-v", *flag)
+    assert new.err.count("Compare result:") == lines
+
+
+def test_closing_lines_show_a_table_of_ranks(tmp_path, msprobe):
+    ranks(tmp_path / "t", ["rank0", "rank1"])
+    ranks(tmp_path / "g", ["rank0", "rank1"])
+    bad_golden(tmp_path / "g" / "rank1" / "dump.json")
+    out = msprobe("compare", "-tp", "t", "-gp", "g", "-o", "out").out.splitlines()
+    at = out.index("Ranks: 2 compared, 0 failed, 0 missing")
+    assert out[at + 1].split() == ["rank", "pass", "warning", "error", "unmatched", "first", "bad"]
+    # The worst rank comes first: one row of six is an error.
+    assert out[at + 2].split() == ["rank1", "5", "0", "1", "0", "Torch.add.0.forward"]
+    assert out[at + 3].split() == ["rank0", "6", "0", "0", "0", "none"]
+
+
 def test_old_spelling_writes_workbook_advice_and_summary(pair, msprobe):
     bad_golden(pair / "g" / "dump.json")
     write_json(pair / "c.json", {"npu_path": "t/dump.json", "gpu_path": "g/dump.json"})
@@ -132,6 +172,14 @@ def test_old_spelling_writes_workbook_advice_and_summary(pair, msprobe):
     text = (pair / "out" / advice).read_text().splitlines()
     assert text[:2] == ["Line: 2", "Suspect Nodes: Torch.add.0.forward.output.0"]
     assert text[2].startswith("Expert Advice: ")
+    assert text[3] == "Spreadsheet Row: 4"
+    assert text[4].startswith("First Bad Entry: Torch.add.0.forward (row 4: ")
+    assert text[5] == "Not Compared: nothing"
+    assert text[6].startswith("Next: ")
+    # The command that it names can be run as it stands.
+    command = shlex.split(text[6][text[6].index("msprobe ") :])
+    assert command[:2] == ["msprobe", "acc_check"]
+    assert Path(pair / command[command.index("-api_info") + 1]).is_file()
     assert (pair / "out" / report).stat().st_mode & 0o777 == 0o640
 
 
@@ -149,7 +197,7 @@ def test_output_option_without_value_means_output(pair, msprobe):
 
 def test_a_second_run_in_the_same_second_moves_its_stamp_on(pair, msprobe):
     for _ in range(3):
-        assert msprobe("compare", "-tp", "t/dump.json", "-gp", "g/dump.json", "-o", "out").status == 0
+        assert msprobe("compare", "-tp", "t/dump.json", "-gp", "g/dump.json", "-o", "out", "--no-html").status == 0
     names = [p.name for p in (pair / "out").iterdir()]
     assert len(names) == 6
     assert all(re.fullmatch(rf"compare_(result|summary)_{STAMP}\.(csv|json)", n) for n in names)
@@ -265,6 +313,47 @@ def test_names_with_blanks_and_letters_of_any_script(tmp_path, msprobe):
     assert len(run.files("aus gabe")) == 2
 
 
+def test_rank_and_step_choose_folders(tmp_path, msprobe):
+    for side in ("t", "g"):
+        for step in ("step0", "step1"):
+            ranks(tmp_path / side / step, ["rank0", "rank1", "rank2"])
+    run = msprobe("compare", "-tp", "t", "-gp", "g", "-o", "out", "--rank", "0,2", "--step", "1")
+    assert run.status == 0
+    compared = [(r["step"], r["rank"]) for r in summary_of(tmp_path / "out")["ranks"]]
+    assert compared == [("step1", "rank0"), ("step1", "rank2")]
+    write_json(tmp_path / "c.json", {"npu_path": "t", "bench_path": "g", "rank_id": [1], "step_id": [0]})
+    run = msprobe("-f", "pytorch", "compare", "-i", "c.json", "-o", "old", "-c")
+    assert run.status == 0
+    compared = [(r["step"], r["rank"]) for r in summary_of(tmp_path / "old")["ranks"]]
+    assert compared == [("step0", "rank1")]
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "words"),
+    [
+        ("--rank", "7", "rank 7 is wanted and is on neither side; the target has rank0"),
+        ("--step", "7", "step 7 is wanted and is on neither side"),
+        ("--rank", "one", "--rank"),
+        ("--rank", "-1", "--rank"),
+    ],
+)
+def test_ranks_that_are_not_there_are_refused(tmp_path, msprobe, option, value, words):
+    ranks(tmp_path / "t" / "step0", ["rank0"])
+    run = msprobe("compare", "-tp", "t", "-gp", "t", "-o", "out", option, value)
+    assert run.status == 2
+    assert words in run.err
+    assert run.files() == []
+
+
+def test_a_wanted_rank_of_one_side_only_is_named(tmp_path, msprobe):
+    ranks(tmp_path / "t", ["rank0", "rank1"])
+    ranks(tmp_path / "g", ["rank0", "rank2"])
+    run = msprobe("compare", "-tp", "t", "-gp", "g", "-o", "out", "--rank", "0,1")
+    assert run.status == 1
+    status = {(r["rank"], r["status"]) for r in summary_of(tmp_path / "out")["ranks"]}
+    assert status == {("rank0", "compared"), ("rank1", "missing")}
+
+
 # ---- Python
 
 
@@ -284,6 +373,42 @@ def test_python_compare_accepts_both_spellings_and_returns_the_result(pair):
         assert Path(result.summary_path).exists()
         assert [Path(p).suffix for p in rank.reports] == [".xlsx"]
         assert params["npu_dump_data_dir"] == str(pair / "t" / "dump_tensor_data")
+
+
+def test_python_result_has_columns_as_arrays(pair):
+    import msprobe
+
+    bad_golden(pair / "g" / "dump.json")
+    params = {"npu_path": pair / "t" / "dump.json", "bench_path": pair / "g" / "dump.json"}
+    (rank,) = msprobe.compare(params, pair / "out", keep_rows=True).ranks
+    arrays = rank.arrays()
+    assert list(arrays) == rank.columns
+    assert {len(a) for a in arrays.values()} == {6}
+    figures = arrays["L2norm diff"]
+    assert figures.dtype == np.float64
+    assert figures[2] == -6.0
+    assert arrays["NormRelativeErr"][2] == 75.0  # 2 against 8, in percent
+    assert arrays["NPU l2norm"][:2].tolist() == [2.0, 2.0]
+    names = arrays["NPU Name"]
+    assert names.dtype == object
+    assert names[2] == "Torch.add.0.forward.output.0"
+    assert arrays["Requires_grad Consistent"].tolist() == [True] * 6
+    (bare,) = msprobe.compare(params, pair / "bare").ranks
+    with pytest.raises(msprobe.CompareError, match="keep_rows=True"):
+        bare.arrays()
+
+
+def test_python_compare_chooses_ranks(tmp_path):
+    import msprobe
+
+    ranks(tmp_path / "t", ["rank0", "rank1", "rank2"])
+    result = msprobe.compare_distributed(tmp_path / "t", tmp_path / "t", tmp_path / "out", ranks=[0, 2])
+    assert [r.rank for r in result.ranks] == ["rank0", "rank2"]
+    for wrong in ("0", [-1], [True], 1.5):
+        with pytest.raises(msprobe.ConfigError, match="ranks should be numbers"):
+            msprobe.compare_distributed(tmp_path / "t", tmp_path / "t", tmp_path / "out", ranks=wrong)
+    with pytest.raises(msprobe.ConfigError, match="backend should be"):
+        msprobe.compare_distributed(tmp_path / "t", tmp_path / "t", tmp_path / "out", consistent_check=True)
 
 
 def test_python_compare_distributed(tmp_path):
@@ -306,6 +431,10 @@ def test_python_compare_distributed(tmp_path):
         ({"is_print_compare_log": 1}, "is_print_compare_log"),
         ({"data_mapping": 3}, "data_mapping"),
         ({"fuzzy": True}, "fuzzy"),
+        ({"workers": "two"}, "workers"),
+        ({"workers": -1}, "workers"),
+        ({"keep_rows": 1}, "keep_rows"),
+        ({"suffix": 3}, "suffix"),
         ({"first_diff_analyze": True}, "first_diff_analyze"),
     ],
 )
@@ -319,13 +448,40 @@ def test_python_arguments_are_checked(pair, change, word):
 
 
 @pytest.mark.parametrize(
-    ("params", "word"), [([], "dict"), ({}, "npu_json_path"), ({"npu_path": "t/dump.json"}, "bench_json_path")]
+    ("params", "word"),
+    [
+        ([], "dict"),
+        (None, "dict"),
+        (b"t/dump.json", "dict"),
+        ({}, "npu_json_path"),
+        ({"npu_path": "t/dump.json"}, "bench_json_path"),
+        ({"npu_path": 3, "bench_path": "g/dump.json"}, "npu_path should be a path, got int"),
+    ],
 )
 def test_python_input_param_is_checked(tmp_path, params, word):
     import msprobe
 
     with pytest.raises(msprobe.ConfigError, match=word):
         msprobe.compare(params, str(tmp_path))
+
+
+@pytest.mark.parametrize("output", [None, 3, [""]])
+def test_python_paths_are_checked(pair, output):
+    import msprobe
+
+    params = {"npu_path": str(pair / "t" / "dump.json"), "bench_path": str(pair / "g" / "dump.json")}
+    with pytest.raises(msprobe.ConfigError, match="output_path should be a path"):
+        msprobe.compare(params, output)
+    with pytest.raises(msprobe.ConfigError, match="the target path should be a path"):
+        msprobe.compare_distributed(output, str(pair / "g"), str(pair / "out"))
+    assert not (pair / "out").exists()
+
+
+def test_python_paths_may_be_bytes_or_path_objects(pair):
+    import msprobe
+
+    params = {"npu_path": pair / "t" / "dump.json", "bench_path": bytes(pair / "g" / "dump.json")}
+    assert msprobe.compare(params, bytes(pair / "out")).counts["pass"] == 6
 
 
 def test_python_suffix_is_for_single_comparisons(tmp_path, pair):

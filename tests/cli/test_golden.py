@@ -51,7 +51,8 @@ def test_golden_run(folder: Path, case: dict[str, Any], run: dict[str, Any], tmp
         if word.startswith("out_"):  # the output of another run of this case
             (other,) = [r for r in case["runs"] if r["id"] == word.removeprefix("out_")]
             before = [str(tmp_path / word) if w == "out" else w for w in other["command"].split()[1:]]
-            assert msprobe(*before, cwd=work).status == 0
+            rules = [] if set(before) & set(OTHER_COMMANDS) else ["--rules", "base"]
+            assert msprobe(*before, *rules, cwd=work).status == 0
             word = str(tmp_path / word)
         arguments.append(str(out) if word == "out" else word)
     rules = [] if set(arguments) & set(OTHER_COMMANDS) else ["--rules", "base"]
