@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""How much of real models the pre-check judges: `precheck_models.py [--task statistics|tensor] [--keep DIR] [NAME ...]`.
+"""How much of real models the pre-check judges: `precheck_models.py [--task statistics|tensor] [NAME ...]`.
 
 Records one training step of small models with random weights, replays every call on this machine's CPU and prints, for
-each model, how many calls got a verdict, which were SKIP and why, and every call that did not pass. Exit status 1 when a
-clean model raises an error, or a SKIP has a reason that is not in the list of good ones. Needs transformers.
+each model, how many calls got a verdict, which were SKIP and why, and every call that did not pass. Exit status 1 when
+a clean model raises an error, or a SKIP has a reason that is not in the list of good ones. Needs transformers.
 """
 
 from __future__ import annotations
