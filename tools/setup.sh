@@ -80,7 +80,7 @@ hash_of() { cat "$@" | sha256sum | cut -c1-16; }
 # Everything a build is made from, and the options it is made with.
 source_hash() {
   { printf '%s\n' "$venv" "${WERROR:-OFF}" "$@"
-    find src bindings python cmake CMakeLists.txt pyproject.toml VERSION -type f \
+    find src bindings python cmake CMakeLists.txt pyproject.toml VERSION tools/embed_assets.py -type f \
       ! -name '*.so' ! -name '*.pyc' -print0 | LC_ALL=C sort -z | xargs -0 sha256sum
   } | sha256sum | cut -c1-16
 }

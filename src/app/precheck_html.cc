@@ -189,8 +189,9 @@ void AddAnswer(const report::TextTable& table, HtmlPage& page) {
     if (v[1].count > 0) page.explanation = fmt::format("{} results have a warning.", v[1].count);
   }
   if (v[2].count > 0) {
-    page.explanation += fmt::format("{}{} results were not checked (skip), with the reason.",
-                                    page.explanation.empty() ? "" : " ", v[2].count);
+    page.explanation += fmt::format(
+        "{}{} not checked (skip), each with its reason.", page.explanation.empty() ? "" : " ",
+        v[2].count == 1 ? "1 result was" : fmt::format("{} results were", v[2].count));
   }
   page.parts.push_back(std::move(part));
 }

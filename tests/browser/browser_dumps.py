@@ -105,3 +105,16 @@ def add_hostile(network: Network) -> None:
         entry = f"Functional.{name}.{k}.forward"
         network.add(entry, None, 0.0, 0.5 if network.fault >= 0 else 0.0, name, name)
         network.data[entry]["output"][0]["dtype"] = name
+
+
+def write_many(folder: Path, calls: int, wrong: int = -1) -> None:
+    """A dump of many equal calls with three inputs and an output, one of them wrong; made as text, which is quick."""
+    folder.mkdir(parents=True)
+    good, bad = (json.dumps(tensor(random.Random(3), error)) for error in (0.0, 0.7))
+    entries = (
+        f'"Torch.op.{i}.forward": {{"input_args": [{good}, {good}, {good}], "input_kwargs": {{}}, '
+        f'"output": [{bad if i == wrong else good}]}}'
+        for i in range(calls)
+    )
+    head = '{"task": "statistics", "level": "L1", "framework": "pytorch", "dump_data_dir": null, "data": {'
+    (folder / "dump.json").write_text(head + ",\n".join(entries) + "}}")

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from browser_dumps import HOSTILE, Network, add_hostile
+from browser_dumps import HOSTILE, Network, add_hostile, write_many
 from browser_support import Report, compare, executable
 from playwright.sync_api import Browser, Page, expect
 
@@ -104,7 +104,7 @@ def test_drill_down_shows_what_the_dumps_hold(report: Report, open_page: OpenPag
     detail = page.locator("#detail")
     expect(detail.locator("h2")).to_have_text(row["NPU Name"])
     line = detail.locator("tr", has=page.locator("th", has_text="norm")).first
-    assert line.locator("td").all_inner_texts() == [row["NPU l2norm"], row["Bench l2norm"]]
+    assert line.locator("td").all_inner_texts() == [row["NPU l2norm"], row["Bench l2norm"], "0", "0"]
     page.keyboard.press("Escape")
     page.keyboard.press("Escape")
     expect(detail).to_be_hidden()
@@ -220,16 +220,16 @@ def test_ranks_side_by_side(tmp_path: Path, open_page: OpenPage) -> None:
 
 
 def test_a_hundred_thousand_rows(tmp_path: Path, open_page: OpenPage) -> None:
-    blocks = 3572  # 14 rows a block and direction
-    for side, fault in (("t", 3000), ("g", -1)):
-        Network(blocks, fault).write(tmp_path / side)
+    calls, wrong = 25_000, 21_000
+    write_many(tmp_path / "t", calls, wrong)
+    write_many(tmp_path / "g", calls)
     report = compare(tmp_path / "t" / "dump.json", tmp_path / "g" / "dump.json", tmp_path / "out")
-    assert len(report.rows) == 100_016
+    assert report.summary["counts"]["total"] == 100_000
     page = open_page(report.html)
-    expect(page.locator("#count")).to_have_text("100016 rows")
-    expect(page.locator("#detail h2")).to_contain_text("Functional.layer_norm.3000.forward")
-    page.fill("#search", "layers.3571.act")
-    expect(page.locator("#count")).to_have_text("4 of 100016 rows")
+    expect(page.locator("#count")).to_have_text("100000 rows")
+    expect(page.locator("#detail h2")).to_have_text(f"Torch.op.{wrong}.forward.output.0")
+    page.fill("#search", "Torch.op.24999.")
+    expect(page.locator("#count")).to_have_text("4 of 100000 rows")
 
 
 def test_old_spelling_on_request(tmp_path: Path, open_page: OpenPage) -> None:
