@@ -2,6 +2,7 @@
 // capture submodule.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -22,18 +23,14 @@ namespace {
 
 namespace nb = nanobind;
 
-// Hands messages to a Python callable (level: int, text: str). Worker threads of the core may log
-// while the thread that holds the global lock waits for them, so theirs are kept until Drain().
+// Hands messages to a Python callable (level: int, text: str), at Drain(): never while the core
+// logs, which may be a thread of its own, or one that holds a lock that others wait for with the
+// global lock of Python in their hands.
 class PythonLog final : public LogSink {
  public:
   explicit PythonLog(nb::object callable) : callable_(std::move(callable)) {}
 
   void Log(LogLevel level, std::string_view message) override {
-    if (PyGILState_Check() != 0) {
-      Drain();
-      Deliver(level, message);
-      return;
-    }
     const std::lock_guard lock(mutex_);
     kept_.emplace_back(level, message);
   }
@@ -71,6 +68,7 @@ class PyCollector {
   PyCollector(const config::CollectArguments& arguments, nb::object log)
       : log_(new PythonLog(std::move(log))) {
     Result<config::CollectConfig> read = config::ReadCollectConfig(arguments, *log_);
+    log_->Drain();
     if (!read) RaiseError(read.error(), "ConfigError");
     config_ = *std::move(read);
     Result<std::unique_ptr<collect::Collector>> made = collect::Collector::Create(config_, *log_);
@@ -78,8 +76,10 @@ class PyCollector {
     core_ = made->release();
   }
 
-  bool Start(std::optional<int64_t> rank) {
-    const Status status = core_->Start({rank});
+  using Tokens = std::vector<std::pair<std::string, int64_t>>;
+
+  bool Start(std::optional<int64_t> rank, std::optional<Tokens> scheduled_tokens) {
+    const Status status = core_->Start({rank, std::move(scheduled_tokens)});
     log_->Drain();
     if (!status) RaiseError(Status(status).error(), "DumpError");
     return core_->recording();
@@ -106,6 +106,12 @@ class PyCollector {
   }
   void Attach() { capture::AttachCollector(*core_); }
   void Detach() { capture::DetachCollector(); }
+  void TakeOver(PyCollector& before) {
+    capture::BeforeStepEnds();
+    core_->TakeOver(*before.core_);
+    before.log_->Drain();
+  }
+  void DrainLog() { log_->Drain(); }
   void AfterFork() {
     capture::AfterForkInChild();
     core_->AfterForkInChild();
@@ -139,6 +145,7 @@ using OptionalText = std::optional<std::string>;
 
 void DefineLifeCycle(nb::class_<PyCollector>& c) {
   c.def("start", &PyCollector::Start, nb::arg("rank").none(),
+        nb::arg("scheduled_tokens") = nb::none(),
         "Opens the current step; whether this step and rank are recorded.")
       .def("begin_recording", &PyCollector::BeginRecording, nb::arg("unit") = false,
            "Hooks record from now on; unit: only module hooks, whatever the level.")
@@ -151,17 +158,20 @@ void DefineLifeCycle(nb::class_<PyCollector>& c) {
       .def("end_step", &PyCollector::EndStep, "Finishes the files of the step.")
       .def("close", &PyCollector::Close, "Finishes whatever is open.")
       .def("attach", &PyCollector::Attach, "Makes this the collection that hooks report to.")
+      .def(
+          "set_state",
+          [](PyCollector& self, std::string json) { self.core().SetState(std::move(json)); },
+          nb::arg("json"), "The state of the program when the step began, for the closing block.")
       .def("detach", &PyCollector::Detach, "Hooks report to nobody.")
+      .def("take_over", &PyCollector::TakeOver, nb::arg("before"),
+           "Goes on where another collection of this process stands, which ends.")
+      .def("drain_log", &PyCollector::DrainLog, "Hands on the messages that wait.")
       .def("after_fork", &PyCollector::AfterFork,
            "In a forked child: forgets everything, writes nothing.")
       .def(
           "set_init_step", [](PyCollector& self, int64_t step) { self.core().SetInitStep(step); },
           nb::arg("step"))
       .def(
-      .def(
-          "set_state",
-          [](PyCollector& self, std::string json) { self.core().SetState(std::move(json)); },
-          nb::arg("json"), "The state of the program when the step began, for the closing block.")
           "set_environment",
           [](PyCollector& self, std::string torch_version, std::string python_version,
              std::optional<int64_t> world_size) {
@@ -190,8 +200,16 @@ void DefineProperties(nb::class_<PyCollector>& c) {
       .def_prop_ro(
           "task",
           [](const PyCollector& self) { return std::string(config::TaskName(self.config().task)); })
+      .def_prop_ro("dump_enable", [](const PyCollector& self) { return self.config().dump_enable; })
+      .def_prop_ro("added_apis", [](const PyCollector& self) { return self.config().added_apis; })
+      .def_prop_ro("custom_op_namespaces",
+                   [](const PyCollector& self) { return self.config().custom_op_namespaces; })
       .def_prop_ro("compiled_as_leaf",
                    [](const PyCollector& self) { return self.config().compiled_as_leaf; })
+      .def_prop_ro("evidence",
+                   [](const PyCollector& self) {
+                     return std::string(config::EvidenceName(self.config().evidence));
+                   })
       .def_prop_ro("strict", [](const PyCollector& self) { return self.config().strict; });
 }
 
@@ -206,10 +224,6 @@ void RegisterCollect(nb::module_& m) {
       [](PyCollector* self, OptionalText config_path, OptionalText task, OptionalText dump_path,
          OptionalText level, OptionalText steps_json, nb::object log) {
         new (self)
-      .def_prop_ro("evidence",
-                   [](const PyCollector& self) {
-                     return std::string(config::EvidenceName(self.config().evidence));
-                   })
             PyCollector(Arguments(std::move(config_path), std::move(task), std::move(dump_path),
                                   std::move(level), std::move(steps_json)),
                         std::move(log));

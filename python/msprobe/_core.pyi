@@ -26,7 +26,7 @@ class Collector:
     def differences(self, config_path: str | None, task: str | None, dump_path: str | None, level: str | None, steps_json: str | None) -> list[str]:
         """What another construction with these arguments would change, as text."""
 
-    def start(self, rank: int | None) -> bool:
+    def start(self, rank: int | None, scheduled_tokens: Sequence[tuple[str, int]] | None = None) -> bool:
         """Opens the current step; whether this step and rank are recorded."""
 
     def begin_recording(self, unit: bool = False) -> None:
@@ -55,6 +55,12 @@ class Collector:
 
     def detach(self) -> None:
         """Hooks report to nobody."""
+
+    def take_over(self, before: Collector) -> None:
+        """Goes on where another collection of this process stands, which ends."""
+
+    def drain_log(self) -> None:
+        """Hands on the messages that wait."""
 
     def after_fork(self) -> None:
         """In a forked child: forgets everything, writes nothing."""
@@ -98,6 +104,15 @@ class Collector:
 
     @property
     def task(self) -> str: ...
+
+    @property
+    def dump_enable(self) -> bool | None: ...
+
+    @property
+    def added_apis(self) -> list[tuple[str, list[str]]]: ...
+
+    @property
+    def custom_op_namespaces(self) -> list[str] | None: ...
 
     @property
     def compiled_as_leaf(self) -> bool: ...

@@ -11,6 +11,7 @@
 #include <atomic>
 #include <chrono>
 #include <new>
+#include <utility>
 
 #include "base/file.h"
 #include "formats/tensor_file.h"
@@ -113,6 +114,7 @@ std::string FileStem(std::string_view text) {
 void TensorStore::Open(std::string dir) {
   const std::lock_guard lock(mutex_);
   dir_ = std::move(dir);
+  if (!off_) said_ = false;  // went well in the step before
   made_ = off_ = false;
   bytes_ = 0;
   taken_.clear();
@@ -164,7 +166,8 @@ void TensorStore::Failed(const Error& error) {
                error.code != ErrorCode::kPermission && error.code != ErrorCode::kIo))
     return;
   off_ = true;
-  log_.Error(fmt::format("{}; no more tensors are saved in this step, statistics go on",
+  if (std::exchange(said_, true)) return;
+  log_.Error(fmt::format("{}; tensors are not saved while this lasts, statistics go on",
                          error.ToString()));
 }
 
@@ -173,9 +176,8 @@ Status TensorStore::Ready() {
   if (made_) return {};
   Status made = CreateDirectories(dir_);
   if (!made.ok()) {
+    Failed(made.error());
     off_ = true;
-    log_.Error(fmt::format("{}; no more tensors are saved in this step, statistics go on",
-                           made.error().ToString()));
     return made;
   }
   made_ = true;

@@ -87,7 +87,7 @@ class TensorStore {
   LogSink& log_;
   mutable std::mutex mutex_;
   std::string dir_;
-  bool made_ = false, off_ = false;
+  bool made_ = false, off_ = false, said_ = false;
   uint64_t bytes_ = 0;
   std::unordered_map<std::string, std::vector<std::string>>
       taken_;  // lower-case name -> names that differ by case

@@ -75,16 +75,27 @@ def _fixed(function: Callable[..., Any], states: States) -> Callable[..., Any]:
     return call
 
 
-def install() -> None:
-    """Record the states once and wrap the functions."""
+def install() -> Callable[[], None]:
+    """Record the states once and wrap the functions; the answer takes the wrappers off."""
     states = States()
     owners: list[tuple[Any, tuple[str, ...]]] = [(random, PYTHON_RANDOM), (torch, TORCH_RANDOM)]
     owners.append((torch.Tensor, TENSOR_RANDOM))
     numpy: Any = sys.modules.get("numpy")
     if numpy is not None:
         owners.append((numpy.random, NUMPY_RANDOM))
+    placed: list[tuple[Any, str, Any]] = []
     for owner, names in owners:
         for name in names:
             function = getattr(owner, name, None)
             if function is not None and not hasattr(function, "__msprobe_fixed__"):
+                placed.append((owner, name, vars(owner).get(name)))
                 setattr(owner, name, _fixed(function, states))
+
+    def uninstall() -> None:
+        for owner, name, own in reversed(placed):
+            if own is None:  # inherited
+                delattr(owner, name)
+            else:
+                setattr(owner, name, own)
+
+    return uninstall

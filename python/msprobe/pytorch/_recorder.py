@@ -9,11 +9,14 @@ from typing import Any
 from torch import nn
 
 from msprobe._core import Collector, capture
+from msprobe.errors import MsprobeError
 from msprobe.pytorch import _environment, _log
+from msprobe.pytorch._added_apis import AddedApis
 from msprobe.pytorch._compiled import CompiledLeaves
+from msprobe.pytorch._evidence import State
 from msprobe.pytorch._intercept import interception
 from msprobe.pytorch._modules import ModuleHooks
-from msprobe.pytorch._evidence import State
+from msprobe.pytorch._switch import ConfigWatch
 
 Settings = tuple[str | None, str | None, str | None, str | None, str | None]
 
@@ -23,6 +26,7 @@ class Recorder:
 
     def __init__(self, settings: Settings, model: Any, log: Callable[[int, str], None] = _log.log) -> None:
         self.settings = settings
+        self._log = log
         self.collector = Collector(*settings, log=log)
         self.pid = os.getpid()
         self.model = model
@@ -36,11 +40,11 @@ class Recorder:
         self.unit: nn.Module | None = None  # the one that is recorded now
         self.saved: list[Any] = []  # handles of the gradient hooks of save()
         self.leaves: CompiledLeaves | None = None
+        self.state = State(self.collector) if self.collector.evidence == "full" else None
         self.regions = _environment.Regions()
         self.threads = _environment.Threads()
         self.eager = _environment.Eager()
         self.waits = _environment.Waits() if self.collector.wants_apis else None
-        self.state = State(self.collector) if self.collector.evidence == "full" else None
         self.intercept = interception() if self.collector.wants_apis else None
         both = self.collector.wants_apis and self.collector.wants_modules
         self.phases = _environment.Phases(self.collector) if both else None
@@ -48,7 +52,16 @@ class Recorder:
         if self.collector.compiled_as_leaf:
             aside = (self.eager, self.regions, self.intercept)
             self.leaves = CompiledLeaves([p for p in aside if p is not None])
+        self.added = (
+            AddedApis(self.collector.added_apis, self.collector.custom_op_namespaces)
+            if self.collector.wants_apis
+            else None
+        )
         self.counter: TokenCounter | None = None
+        self.step_open = False  # a start() of this step found it open for recording
+        self.off = False  # switched off while the program runs
+        dynamic = settings[0] is not None and self.collector.dump_enable is not None
+        self.watch = ConfigWatch(settings[0]) if dynamic and settings[0] is not None else None
         self.collector.attach()
 
     def parts(self) -> list[Any]:
@@ -58,7 +71,7 @@ class Recorder:
 
     def watchers(self) -> list[Any]:
         """What sees the calls: set aside while one module is recorded as a unit."""
-        watchers = (self.hooks if self.collector.wants_modules else None, self.intercept, self.leaves)
+        watchers = (self.hooks if self.collector.wants_modules else None, self.intercept, self.added, self.leaves)
         return [w for w in watchers if w is not None]
 
     def begin(self) -> None:
@@ -119,6 +132,31 @@ class Recorder:
                 part.install()
         if self.recording:
             self.record()
+
+    def follow_config(self) -> Recorder:
+        """Between two steps: read a config.json that has changed (dump_enable); the recorder that is in force now.
+
+        A file that is wrong switches collection off until it is right again. Nothing is patched twice: what was put
+        in place is taken away at every stop, and the new recorder begins where this one stands.
+        """
+        if self.watch is None or self.running or self.step_open or not self.watch.changed():
+            return self
+        try:
+            fresh = Recorder(self.settings, self.model, self._log)
+        except MsprobeError as error:
+            self.off = True
+            _log.log(_log.WARNING, f"the configuration has changed and is wrong; nothing is collected: {error}")
+            return self
+        # A key that was taken away keeps its value.
+        enabled = not self.off if self.collector.dump_enable is None else self.collector.dump_enable
+        fresh.off = fresh.collector.dump_enable is None and not enabled
+        fresh.watch = self.watch
+        fresh.collector.take_over(self.collector)
+        fresh.started, fresh.rank, fresh.said_eager = self.started, self.rank, self.said_eager
+        self.drop_saved()
+        on = fresh.collector.dump_enable if fresh.collector.dump_enable is not None else enabled
+        _log.log(_log.INFO, f"the configuration was read again: collection is {'on' if on else 'off'}")
+        return fresh
 
     def drop_saved(self) -> None:
         """Take the gradient hooks of saved tensors off."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import json
 import os
 import platform
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -53,6 +54,21 @@ def _check_token_range(token_range: Any) -> tuple[int, int]:
             "token_range",
         )
     return token_range[0], token_range[1]
+
+
+def _tokens(scheduled_tokens: Any) -> list[tuple[str, int]] | None:
+    """None when it was not given or is not what it should be; then whole batches are recorded (dump.md 9.5)."""
+    if scheduled_tokens is None:
+        return None
+    good = isinstance(scheduled_tokens, dict) and all(
+        isinstance(key, str) and type(count) is int and 0 <= count < 2**48 for key, count in scheduled_tokens.items()
+    )
+    if good:
+        return list(scheduled_tokens.items())
+    _log.log(
+        _log.WARNING, "start(scheduled_tokens=...): a dict of request id to number of tokens was expected; ignored"
+    )
+    return None
 
 
 class PrecisionDebugger:
@@ -157,7 +173,7 @@ class PrecisionDebugger:
                 A folder that cannot be written is one error line, and nothing is collected.
         """
         with cls._lock:
-            recorder = cls._current("start")
+            recorder = cls._recorder = cls._current("start").follow_config()
             if recorder.pid != os.getpid() or recorder.collector.level == "debug":
                 return
             models = cls._models(recorder, model, token_range is not None)
@@ -166,7 +182,9 @@ class PrecisionDebugger:
                 raise ConfigError(
                     ErrorCode.INVALID_ARGUMENT, f"start(rank_id={rank_id!r}): an int >= 0 was expected", "rank_id"
                 )
-            if recorder.collector.terminated or not cls._open(recorder, rank_id):
+            if recorder.collector.terminated or recorder.off:
+                return
+            if not cls._open(recorder, rank_id, _tokens(scheduled_tokens)):
                 return
             if models and recorder.collector.wants_modules:
                 (recorder.hooks.add_list if isinstance(model or recorder.model, list | tuple) else recorder.hooks.add)(
@@ -176,6 +194,9 @@ class PrecisionDebugger:
                 if len(models) > 1:
                     _log.log(_log.WARNING, "token_range: the forward calls of the first model are counted")
                 recorder.counter = TokenCounter(models[0], *tokens, recorder)
+            if recorder.state is not None:
+                given = model if model is not None else recorder.model
+                recorder.state.begin(check_models(given) if given is not None else [])
             recorder.begin()
 
     @staticmethod
@@ -192,28 +213,26 @@ class PrecisionDebugger:
             raise ConfigError(
                 ErrorCode.INVALID_ARGUMENT,
                 "start(model=...) is required at levels L0 and mix and with token_range: a torch.nn.Module, "
-            if recorder.state is not None:
-                given = model if model is not None else recorder.model
-                recorder.state.begin(check_models(given) if given is not None else [])
                 "or a list or tuple of them",
                 "model",
             )
         return check_models(model)
 
     @staticmethod
-    def _open(recorder: Recorder, rank_id: int | None) -> bool:
+    def _open(recorder: Recorder, rank_id: int | None, tokens: list[tuple[str, int]] | None) -> bool:
         if not recorder.started and rank_id is not None:
             recorder.rank = rank_id
         rank = recorder.rank if recorder.rank is not None else _environment.detect_rank()
         recorder.collector.set_environment(torch.__version__, platform.python_version(), _environment.world_size())
         try:
-            recording = recorder.collector.start(rank)
+            recording = recorder.collector.start(rank, tokens)
         except DumpError as error:
             if not recorder.started:
                 raise
             _log.log(_log.ERROR, f"this step is not recorded: {error}")
             return False
         recorder.started = True
+        recorder.step_open = recorder.step_open or bool(recording)
         return bool(recording)
 
     @classmethod
@@ -240,7 +259,31 @@ class PrecisionDebugger:
             recorder = cls._current("step")
             if recorder.pid == os.getpid():
                 recorder.collector.end_step()
+                recorder.step_open = False
                 recorder.drop_saved()
+                cls._recorder = recorder.follow_config()
+
+    @classmethod
+    @contextlib.contextmanager
+    def record(
+        cls,
+        model: Any = None,
+        token_range: Any = None,
+        rank_id: int | None = None,
+        scheduled_tokens: dict[str, int] | None = None,
+    ) -> Iterator[None]:
+        """One step: `start()` with these arguments, the body, `stop()` and `step()`, also when the body raises.
+
+        Raises:
+            ConfigError: An argument is wrong.
+            MsprobeError: There is no debugger.
+        """
+        cls.start(model, token_range, rank_id, scheduled_tokens)
+        try:
+            yield
+        finally:
+            cls.stop()
+            cls.step()
 
     @classmethod
     def save(cls, variable: Any, name: str, save_backward: bool = True) -> None:
@@ -259,7 +302,7 @@ class PrecisionDebugger:
         with cls._lock:
             recorder = cls._current("save")
             collector = recorder.collector
-            if recorder.pid != os.getpid() or collector.level != "debug":
+            if recorder.pid != os.getpid() or collector.level != "debug" or recorder.off:
                 return
             problem = _save.problem(variable, name, save_backward)
             if problem is not None:
@@ -267,6 +310,7 @@ class PrecisionDebugger:
                 return
             collector.set_environment(torch.__version__, platform.python_version(), _environment.world_size())
             recorder.saved += capture.save(variable, name, _environment.detect_rank(), save_backward)
+            collector.drain_log()
 
     @classmethod
     def check_neutral(
