@@ -18,6 +18,8 @@ _RANDOM = words(
 )
 # torch's own: (input, hx, weights, has_biases, num_layers, dropout, training, …), or with batch_sizes after the input
 _RECURRENT = words("lstm gru rnn_tanh rnn_relu")
+_UNIT = words("bernoulli bernoulli_ rand rand_like")  # draws lie in [0, 1]
+_PLAIN_DROPOUT = words("dropout dropout_")
 # sign tests: at 5.1 standard deviations a right device is accused once in three million comparisons
 _LIMIT = 5.1
 _LEAST = 30
@@ -69,9 +71,12 @@ def compare_samples(name: str, bench: torch.Tensor, device: torch.Tensor) -> tup
     if wrong and not torch.isnan(b).any():
         return "error", f"random: {wrong} NaN where the reference has none"
     figures = (
-        f"random, compared as samples: mean {_mean(d):.6g} and {_mean(b):.6g}, "
-        f"standard deviation {_deviation(d):.6g} and {_deviation(b):.6g} (device, reference)"
+        f"random, compared as samples: count {d.numel()}, mean {_mean(d):.6g} and {_mean(b):.6g}, "
+        f"standard deviation {_deviation(d):.6g} and {_deviation(b):.6g}, range {_range(d)} and {_range(b)}, "
+        f"share of zeros {_zeros(d):.6g} and {_zeros(b):.6g} (device, reference)"
     )
+    if name in _UNIT and d.numel() and not bool(((d >= 0) & (d <= 1)).all()):
+        return "error", f"{figures}; values outside 0 to 1"
     if b.numel() < _LEAST:
         return "pass", f"{figures}; fewer than {_LEAST} elements"
     center = b.nanmedian()
@@ -86,6 +91,47 @@ def sign_deviation(x: torch.Tensor, y: torch.Tensor) -> float:
     """How far the counts of x > y and x < y are from even, in standard deviations; ties do not count."""
     above, below = int((x > y).sum()), int((x < y).sum())
     return abs(above - below) / math.sqrt(above + below) if above + below else 0.0
+
+
+def judge_dropout(row: _core.PrecheckRow, name: str, p: float, source: torch.Tensor, device: torch.Tensor) -> None:
+    """Worsen a row of dropout: as many elements must be dropped as p says, the others scaled by 1 / (1 - p).
+
+    `source`: what was dropped from, the input or the gradient. Elements that are zero in it say nothing.
+    """
+    if name not in _PLAIN_DROPOUT or source.shape != device.shape or not 0 <= p <= 1:
+        return
+    x, d = source.double().reshape(-1), device.double().reshape(-1)
+    live = (x != 0) & torch.isfinite(x)
+    count, dropped = int(live.sum()), int((live & (d == 0)).sum())
+    row.message += f"\nrandom: {dropped} of {count} elements dropped, p = {p:.6g}"
+    deviation = math.sqrt(count * p * (1 - p))
+    # Half a count: a binomial is no normal distribution.
+    if abs(dropped - count * p) > _LIMIT * deviation + 0.5 and (deviation == 0 or count >= _LEAST):
+        row.status = "error"
+        row.message += f": beyond {_LIMIT} standard deviations: error"
+        return
+    info = torch.finfo(device.dtype)
+    expected = x / (1 - p) if p < 1 else torch.zeros_like(x)
+    kept = live & (d != 0) & (expected.abs() <= info.max)
+    wrong = int((kept & ((d - expected).abs() > 4 * info.eps * expected.abs() + info.tiny)).sum())
+    if wrong:
+        row.status = "error"
+        row.message += f"\nrandom: {wrong} kept elements are not the input / (1 - p): error"
+
+
+def dropout_share(args: list[Any], kwargs: dict[str, Any]) -> float:
+    """The probability of a dropout call; 0 outside training."""
+    p = kwargs.get("p", args[1] if len(args) > 1 else 0.5)
+    training = kwargs.get("training", kwargs.get("train", args[2] if len(args) > 2 else True))
+    return float(p) if training and isinstance(p, (int, float)) else 0.0
+
+
+def _range(x: torch.Tensor) -> str:
+    return f"[{float(x.min()):.6g}, {float(x.max()):.6g}]" if x.numel() else "[]"
+
+
+def _zeros(x: torch.Tensor) -> float:
+    return float((x == 0).double().mean()) if x.numel() else math.nan
 
 
 def _mean(x: torch.Tensor) -> float:

@@ -22,7 +22,7 @@ from msprobe.precheck.dump import Call
 from msprobe.precheck.error_data import save_error_data
 from msprobe.precheck.functions import Function, UnknownFunction, candidates, npu_package
 from msprobe.precheck.inputs import Arguments, InputMaker, Unsupported, first_line
-from msprobe.precheck.judging import Context, dropout_rows, rows_of
+from msprobe.precheck.judging import Context, dropout_rows, host, rows_of
 from msprobe.precheck.names import words
 from msprobe.precheck.options import Options
 from msprobe.precheck.precision import (
@@ -34,7 +34,7 @@ from msprobe.precheck.precision import (
     largest_rms,
     reference_copier,
 )
-from msprobe.precheck.random_ops import is_random, random_rows
+from msprobe.precheck.random_ops import dropout_share, is_random, judge_dropout, random_rows
 from msprobe.precheck.settings import Settings
 
 Candidate = Callable[[str, Function, list[Any], dict[str, Any]], Any]
@@ -467,10 +467,21 @@ class _Work:
 
     def _rows(self, context: Context, prefix: str, bench: Any, device: Any, kept: Any) -> list[_core.PrecheckRow]:
         if self._is_dropout:
-            return dropout_rows(context, prefix, bench, device)
+            rows = dropout_rows(context, prefix, bench, device)
+            self._judge_dropout(rows[0], context, device)
+            return rows
         if self._is_random:
             return random_rows(self._last, prefix, bench, device)
         return rows_of(context, prefix, bench, device, kept)
+
+    def _judge_dropout(self, row: _core.PrecheckRow, context: Context, device: Any) -> None:
+        """The default rules know what dropout does to its input, or its gradient to the one that arrives."""
+        found = flat_tensors(device)
+        sources = [g for g in self._gradients if g is not None] if context.gradient else self._arguments.tensors()
+        if self._owner._base or row.status == "SKIP" or not found or not sources:
+            return
+        p = dropout_share(self._arguments.args, self._arguments.kwargs)
+        judge_dropout(row, self._last, p, sources[0], host(found[0]))
 
     def _baseline_rows(
         self, context: Context, like: list[_core.PrecheckRow], bench: Any, baseline: Any

@@ -1,0 +1,93 @@
+"""Operators that draw numbers: right ones pass whatever they draw, wrong ones are told by their distribution."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from precheck_golden import table
+from precheck_support import Runner, call, msprobe, tensor, write_dump
+
+from msprobe import _core
+from msprobe.precheck.random_ops import compare_samples, judge_dropout
+
+__all__ = ["msprobe"]  # a fixture
+
+DRAWS: dict[str, Callable[[torch.Generator], torch.Tensor]] = {
+    "rand": lambda g: torch.rand(2000, generator=g),
+    "randn": lambda g: torch.randn(2000, generator=g),
+    "bernoulli": lambda g: torch.bernoulli(torch.full((2000,), 0.3), generator=g),
+    "randint": lambda g: torch.randint(-5, 6, (2000,), generator=g),
+    "exponential_": lambda g: torch.empty(2000).exponential_(generator=g),
+}
+
+
+@pytest.mark.parametrize("name", DRAWS)
+def test_two_draws_of_one_distribution_pass(name: str) -> None:
+    for seed in range(200):
+        first, second = (DRAWS[name](torch.Generator().manual_seed(2 * seed + k)) for k in (0, 1))
+        status, message = compare_samples(name, first, second)
+        assert status == "pass", f"seed {seed}: {message}"
+
+
+@pytest.mark.parametrize(
+    ("name", "spoil"),
+    [
+        ("randn", lambda x: x + 0.3),  # location
+        ("randn", lambda x: x * 1.5),  # spread
+        ("randn", lambda x: torch.where(x > 2, torch.nan, x)),  # NaN
+        ("rand", lambda x: x + (x > 0.99) * 0.1),  # range
+        ("bernoulli", lambda x: 1 - x),  # share kept
+    ],
+)
+def test_another_distribution_is_an_error(name: str, spoil: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    first, second = (DRAWS[name](torch.Generator().manual_seed(k)) for k in (11, 12))
+    assert compare_samples(name, first, spoil(second))[0] == "error"
+
+
+def dropped(source: torch.Tensor, p: float, scale: float, seed: int = 0) -> torch.Tensor:
+    keep = torch.rand(source.shape, generator=torch.Generator().manual_seed(seed)) >= p
+    return (source.double() * keep * scale).to(source.dtype)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize(
+    ("p", "used", "scale", "status"),
+    [
+        (0.1, 0.1, 1 / 0.9, "pass"),
+        (0.5, 0.5, 2.0, "pass"),
+        (0.1, 0.15, 1 / 0.9, "error"),  # 4000 elements: 400 expected, deviation 19; 600 dropped
+        (0.1, 0.1, 1.0, "error"),  # not scaled
+        (0.0, 0.01, 1.0, "error"),  # p = 0 drops nothing
+        (1.0, 1.0, 1.0, "pass"),
+    ],
+)
+def test_dropout_drops_its_share_and_scales_the_rest(
+    p: float, used: float, scale: float, status: str, dtype: torch.dtype
+) -> None:
+    source = (torch.arange(4000) % 97 + 1).to(dtype)
+    row = _core.PrecheckRow("x", "pass", "")
+    judge_dropout(row, "dropout", p, source, dropped(source, used, scale))
+    assert row.status == status, row.message
+
+
+def test_dropout_has_its_details_row(msprobe: Runner, tmp_path: Path) -> None:
+    source = tensor("float32", [40, 50], 1.0, 2.0, requires_grad=True)
+    data: dict[str, Any] = {
+        "Functional.dropout.0.forward": call(source, 0.2, True),
+        "Functional.dropout.0.backward": {"input": [tensor("float32", [40, 50], 1.0, 2.0)], "output": []},
+        "Torch.rand.0.forward": call([40, 50]),
+        "Functional.scaled_dot_product_attention.0.forward": call(*[tensor("float32", [1, 2, 8, 4], -1.0, 1.0)] * 3),
+    }
+    write_dump(tmp_path / "dump.json", data)
+    assert msprobe("acc_check", "-api_info", "dump.json", "-o", "out", "--device", "cpu") == 0
+    assert {tuple(row[1:3]) for row in table(tmp_path / "out", "result").values()} == {("pass", "pass"), ("pass", " ")}
+    details = table(tmp_path / "out", "details")
+    for way in ("forward", "backward"):
+        row = details[f"Functional.dropout.0.{way}.output.0"]
+        assert row[3] == "(40, 50)"
+        assert "of 2000 elements dropped, p = 0.2" in row[22]
+    assert "count 2000, mean 0." in details["Torch.rand.0.forward.output.0"][22]
