@@ -82,6 +82,10 @@ def test_the_page_names_the_default_outputs(tmp_path, msprobe):
     write_json(tmp_path / "c.json", {"npu_path": "t/dump.json", "bench_path": "g/dump.json"})
     msprobe("compare", "-tp", "t/dump.json", "-gp", "g/dump.json", "-o", "new")
     msprobe("-f", "pytorch", "compare", "-i", "c.json", "-o", "old")
+    msprobe("compare", "-tp", "t/dump.json", "-gp", "g/dump.json", "-o", "bare", "--no-html")
+    assert list((tmp_path / "bare").glob("*.html")) == []
+    assert len(list((tmp_path / "new").glob("compare_report_*.html"))) == 1
+    assert list((tmp_path / "old").glob("*.html")) == []
     kinds = {
         face: {re.sub(r"_\d{14}", "", p.name) for p in (tmp_path / face).iterdir()} - {"compare_report.html"}
         for face in ("new", "old")
