@@ -16,7 +16,7 @@ WERROR ?= OFF
 export VENV TORCH_INDEX JOBS WERROR
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow neutrality fuzz asan lint format tidy bench clean
+.PHONY: controls help setup demo test test-slow neutrality fuzz asan lint format tidy bench clean
 
 help:     ## this list
 	@sed -n 's/^\([a-z-]*\): *## /  make \1\t/p' Makefile | expand -t 16
@@ -39,6 +39,10 @@ neutrality: ## trainings x levels x tasks, with collection and without: the matr
 test-slow: ## the tests that take minutes: hundreds of kills, long runs, whole matrices
 	@tools/setup.sh build test demo
 	@tools/run_tests.sh -m slow
+
+controls: ## harmless differences and seeded faults: what compare says of each, as a table
+	@tools/setup.sh build test
+	@$(VENV)/bin/python tests/controls/print_table.py
 
 fuzz:     ## T seconds of fuzzing per target (T=60), or of the targets named in TARGETS=
 	@tools/setup.sh build fuzz

@@ -30,7 +30,7 @@ void AddShared(CLI::App& app, CompareArgs& out) {
       ->type_name("YAML")
       ->group(kMatching);
   app.add_option("--rules", out.rules,
-                 "default, base, upstream, or a file with changes of default (see --explain-rules)")
+                 "default, base, upstream, or a file (see --explain-rules)")
       ->type_name("SET|YAML")
       ->group(kVerdicts);
   app.add_flag("--explain-rules", out.explain_rules, "print all rules with their limits, and end")
