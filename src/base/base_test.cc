@@ -199,6 +199,16 @@ TEST(AtomicFile, SaysWhyItCannotBeCreated) {
   const TempDir dir;
   EXPECT_EQ(AtomicFile::Create(dir / "no/such").error().code, ErrorCode::kNotFound);
   EXPECT_EQ(AtomicFile::Create(dir.path()).error().code, ErrorCode::kNotRegularFile);
+  // A FIFO stands for every kind of device: it must not be replaced by a file.
+  const std::string fifo = dir / "fifo";
+  ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
+  const auto refused = AtomicFile::Create(fifo);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().ToString(),
+            fifo + ": is a FIFO; the name of a file is expected, new or old");
+  struct stat after = {};
+  ASSERT_EQ(stat(fifo.c_str(), &after), 0);
+  EXPECT_TRUE(S_ISFIFO(after.st_mode));
 }
 
 TEST(Directories, CreatedRecursivelyOrRefused) {

@@ -144,10 +144,13 @@ Result<std::string> ReadTextFile(const std::string& path, uint64_t max_bytes) {
 
 Result<AtomicFile> AtomicFile::Create(const std::string& path) {
   static std::atomic<uint64_t> serial{0};
-  if (IsDirectory(path))
-    return Error(ErrorCode::kNotRegularFile, "is a directory")
+  // A rename would put a file in the place of a device or pipe.
+  struct stat there = {};
+  if (stat(path.c_str(), &there) == 0 && !S_ISREG(there.st_mode)) {
+    return Error(ErrorCode::kNotRegularFile, fmt::format("is {}", KindOfMode(there.st_mode)))
         .At(path)
-        .Hint("a file name is expected");
+        .Hint("the name of a file is expected, new or old");
+  }
   AtomicFile file;
   file.path_ = path;
   for (int attempt = 0; attempt < 100; ++attempt) {

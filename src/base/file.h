@@ -45,7 +45,8 @@ Result<std::string> ReadTextFile(const std::string& path, uint64_t max_bytes);
 // succeeds. Without Commit() nothing is left. Not thread-safe. Permissions: 0666 & ~umask.
 class AtomicFile {
  public:
-  // Errors: kNotFound (no such folder), kPermission, kNoSpace, kIo.
+  // Errors: kNotFound (no such folder), kNotRegularFile (a folder,
+  // device or pipe stands there), kPermission, kNoSpace, kIo.
   static Result<AtomicFile> Create(const std::string& path);
   AtomicFile(AtomicFile&& other) noexcept;
   AtomicFile& operator=(AtomicFile&& other) noexcept;
