@@ -1,12 +1,17 @@
 // The comparison of two dumps for Python: options in, a result object out.
 #include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
+#include <array>
+#include <charconv>
 #include <chrono>
 #include <future>
+#include <limits>
 
 #include "app/compare_app.h"
 #include "app/compare_summary.h"
@@ -135,6 +140,89 @@ nb::list Rows(const PyRank& r) {
   return out;
 }
 
+// Figures: numbers, and words where there is none. All other columns are texts.
+bool IsFigure(std::string_view column) {
+  constexpr std::array<std::string_view, 21> kFigures = {"Cosine",
+                                                         "EucDist",
+                                                         "MaxAbsErr",
+                                                         "MaxRelativeErr",
+                                                         "MinRelativeErr",
+                                                         "MeanRelativeErr",
+                                                         "NormRelativeErr",
+                                                         "One Thousandth Err Ratio",
+                                                         "Five Thousandths Err Ratio",
+                                                         "Max diff",
+                                                         "Min diff",
+                                                         "Mean diff",
+                                                         "L2norm diff",
+                                                         "NPU max",
+                                                         "NPU min",
+                                                         "NPU mean",
+                                                         "NPU l2norm",
+                                                         "Bench max",
+                                                         "Bench min",
+                                                         "Bench mean",
+                                                         "Bench l2norm"};
+  return std::find(kFigures.begin(), kFigures.end(), column) != kFigures.end();
+}
+
+// NaN for words; percents as they stand, without the sign.
+double FigureOf(const report::Cell& cell) {
+  using Kind = report::Cell::Kind;
+  switch (cell.kind) {
+    case Kind::kDouble:
+      return cell.d;
+    case Kind::kInt:
+      return static_cast<double>(cell.i);
+    case Kind::kUint:
+      return static_cast<double>(cell.u);
+    case Kind::kText: {
+      std::string_view text = cell.text;
+      if (text.ends_with('%')) text.remove_suffix(1);
+      double value = 0;
+      const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), value);
+      return failed == std::errc() && end == text.data() + text.size()
+                 ? value
+                 : std::numeric_limits<double>::quiet_NaN();
+    }
+    default:
+      return std::numeric_limits<double>::quiet_NaN();
+  }
+}
+
+nb::object ArrayOf(std::vector<double> values) {
+  auto* const kept = new std::vector<double>(std::move(values));
+  const nb::capsule owner(kept,
+                          [](void* p) noexcept { delete static_cast<std::vector<double>*>(p); });
+  return nb::cast(nb::ndarray<nb::numpy, double, nb::ndim<1>>(kept->data(), {kept->size()}, owner));
+}
+
+nb::dict Arrays(const PyRank& r) {
+  const compare::Comparison& comparison = KeptComparison(r);
+  app::CompareTable table(comparison, r.face);
+  const std::vector<std::string>& columns = table.columns();
+  std::vector<std::vector<double>> figures(columns.size());
+  std::vector<nb::list> texts(columns.size());
+  for (size_t i = 0; i < comparison.rows.size(); ++i) {
+    const auto cells = table.Cells(i);
+    for (size_t c = 0; c < columns.size(); ++c) {
+      if (IsFigure(columns[c])) {
+        figures[c].push_back(FigureOf(cells[c]));
+      } else {
+        texts[c].append(CellObject(cells[c]));
+      }
+    }
+  }
+  const nb::object array = nb::module_::import_("numpy").attr("array");
+  nb::dict out;
+  for (size_t c = 0; c < columns.size(); ++c) {
+    out[columns[c].c_str()] = IsFigure(columns[c])
+                                  ? ArrayOf(std::move(figures[c]))
+                                  : array(texts[c], nb::arg("dtype") = nb::str("object"));
+  }
+  return out;
+}
+
 void BindRank(nb::module_& m) {
   nb::class_<PyRank>(m, "RankResult", "What became of one pair of ranks.")
       .def_prop_ro(
@@ -173,7 +261,12 @@ void BindRank(nb::module_& m) {
             return app::CompareColumns(c.mode, r.face, c.shows_stack);
           },
           "Column names of rows(). Needs keep_rows=True.")
-      .def("rows", &Rows, "All cells of the report, row by row. Needs keep_rows=True.");
+      .def("rows", &Rows, "All cells of the report, row by row. Needs keep_rows=True.")
+      .def(
+          "arrays", &Arrays, nb::sig("def arrays(self) -> dict[str, NDArray[Any]]"),
+          "The columns of the report by name: float64 for figures, with NaN where the report has a "
+          "word,\nobjects (text, bool) for the others. Relative errors of statistics are percents. "
+          "Needs\nkeep_rows=True and NumPy.");
 }
 
 void BindRun(nb::module_& m) {
@@ -256,6 +349,22 @@ void BindOptions(nb::module_& m) {
           nb::arg().none(), "Pairs of module names or classes, target first.")
       .def_rw("suffix", &O::suffix, "Of file names, for two files only.")
       .def_rw("workers", &O::workers, "Threads; 0 = all cores.")
+      .def_rw("resume", &O::resume, "Take over what an interrupted run had compared.")
+      .def_rw("ranks", &O::rank_ids, "Only these ranks of folders; empty: all.")
+      .def_rw("steps", &O::step_ids, "Only these steps of folders of steps; empty: all.")
+      .def_prop_rw(
+          "backend",
+          [](const O& o) {
+            return o.backend == app::Backend::kFsdp       ? "fsdp"
+                   : o.backend == app::Backend::kMegatron ? "megatron"
+                                                          : "";
+          },
+          [](O& o, const std::string& name) {
+            o.backend = name == "fsdp"       ? app::Backend::kFsdp
+                        : name == "megatron" ? app::Backend::kMegatron
+                                             : app::Backend::kNone;
+          },
+          "Training against inference: fsdp or megatron; empty: no.")
       .def_rw("keep_rows", &O::keep_rows, "Keep all cells for RankResult.rows().");
 }
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias
 
 from msprobe import _core
@@ -18,6 +18,9 @@ _FLAGS = (
     "is_print_compare_log",
     "first_diff_analyze",
     "xlsx",
+    "keep_rows",
+    "resume",
+    "consistent_check",
 )
 _KNOWN = frozenset(
     (
@@ -27,10 +30,10 @@ _KNOWN = frozenset(
         "cell_mapping",
         "api_mapping",
         "layer_mapping",
-        "consistent_check",
+        "ranks",
+        "steps",
         "backend",
         "workers",
-        "keep_rows",
     )
 )
 
@@ -45,7 +48,8 @@ def compare(input_param: Mapping[str, Any], output_path: _Path, **kwargs: Any) -
         output_path: Folder of the reports, made when absent.
         **kwargs: `stack_mode=False`, `auto_analyze=True` (advisor), `fuzzy_match=False`, `highlight=False`,
             `data_mapping` (path of a YAML file or a dict of row names), `suffix=''` (of file names), `workers=0` (all
-            cores), `keep_rows=False`.
+            cores), `keep_rows=False` (see `RankResult.rows` and `RankResult.arrays`), `resume=False`,
+            `consistent_check=False` with `backend="fsdp"` or `"megatron"`.
 
     Returns:
         Counts per verdict, the first bad entry and the paths of everything written; rows with `keep_rows=True`.
@@ -62,7 +66,7 @@ def compare(input_param: Mapping[str, Any], output_path: _Path, **kwargs: Any) -
     row_log = input_param.get("is_print_compare_log", kwargs.pop("is_print_compare_log", False))
     options = _options((target, golden, output_path), kwargs, row_log=row_log)
     if stack is not None:
-        options.stack_path = os.fspath(stack)
+        options.stack_path = _path(stack, "input_param: stack_json_path")
     if isinstance(input_param, dict):
         # Scripts written for the 8.x releases read these two keys afterwards.
         input_param["npu_dump_data_dir"] = os.path.join(os.path.dirname(target), "dump_tensor_data")
@@ -82,7 +86,7 @@ def compare_distributed(
         npu_dump_dir: Folder of the dump under test, with `rank`, `rank0`, … or `step0`, … inside.
         bench_dump_dir: Folder of the reference dump.
         output_path: Folder of the reports, made when absent.
-        **kwargs: As for `compare`, without `suffix`.
+        **kwargs: As for `compare`, without `suffix`; and `ranks`, `steps`: only these numbers.
 
     Returns:
         As `compare`; `partial` is true when a rank failed or is missing on one side.
@@ -101,8 +105,24 @@ def _path_of(params: Mapping[str, Any], *keys: str) -> str:
     for key in keys:
         value = params.get(key)
         if value:
-            return str(os.fspath(value))
+            return _path(value, f"input_param: {key}")
     raise ConfigError(ErrorCode.INVALID_ARGUMENT, f"input_param: {keys[0]} is missing or empty", keys[0])
+
+
+def _path(value: Any, name: str) -> str:
+    """A path as text; bytes are decoded as the file system's names are."""
+    try:
+        return os.fsdecode(value)
+    except TypeError:
+        raise ConfigError(
+            ErrorCode.INVALID_ARGUMENT, f"{name} should be a path, got {type(value).__name__}", name
+        ) from None
+
+
+def _count(value: Any, name: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**16:
+        raise ConfigError(ErrorCode.INVALID_ARGUMENT, f"{name} should be a count of threads, got {value!r}", name)
+    return value
 
 
 def _options(paths: tuple[_Path, _Path, _Path], kwargs: dict[str, Any], *, row_log: Any) -> _core.CompareOptions:
@@ -113,10 +133,11 @@ def _options(paths: tuple[_Path, _Path, _Path], kwargs: dict[str, Any], *, row_l
     for name, value in flags.items():
         if not isinstance(value, bool):
             raise ConfigError(ErrorCode.INVALID_ARGUMENT, f"{name} should be a bool, got {value!r}", name)
-    for name in ("first_diff_analyze", "consistent_check", "api_mapping"):
+    for name in ("first_diff_analyze", "api_mapping"):
         if kwargs.get(name):
             raise ConfigError(ErrorCode.UNSUPPORTED, f"{name}: this build does not have it for PyTorch dumps yet", name)
-    options = _core.CompareOptions(*(os.fspath(p) for p in paths))
+    names = ("the target path", "the golden path", "output_path")
+    options = _core.CompareOptions(*(_path(p, name) for p, name in zip(paths, names, strict=True)))
     options.stack_mode = kwargs.get("stack_mode", False)
     options.advisor = kwargs.get("auto_analyze", True)
     options.highlight = kwargs.get("highlight", False)
@@ -124,10 +145,32 @@ def _options(paths: tuple[_Path, _Path, _Path], kwargs: dict[str, Any], *, row_l
     options.row_log = row_log
     options.data_mapping = _mapping(kwargs.get("data_mapping"), "data_mapping")
     options.cell_mapping = _mapping(kwargs.get("cell_mapping"), "cell_mapping")
-    options.suffix = str(kwargs.get("suffix") or "")
-    options.workers = int(kwargs.get("workers", 0))
-    options.keep_rows = bool(kwargs.get("keep_rows", False))
+    suffix = kwargs.get("suffix") or ""
+    if not isinstance(suffix, str):
+        raise ConfigError(ErrorCode.INVALID_ARGUMENT, f"suffix should be a text, got {type(suffix).__name__}", "suffix")
+    options.suffix = suffix
+    options.resume = kwargs.get("resume", False)
+    options.ranks = _numbers(kwargs.get("ranks"), "ranks")
+    options.steps = _numbers(kwargs.get("steps"), "steps")
+    if kwargs.get("consistent_check"):
+        backend = kwargs.get("backend")
+        if backend not in ("fsdp", "megatron"):
+            raise ConfigError(
+                ErrorCode.INVALID_ARGUMENT, f"backend should be 'fsdp' or 'megatron', got {backend!r}", "backend"
+            )
+        options.backend = backend
+    options.workers = _count(kwargs.get("workers", 0), "workers")
+    options.keep_rows = kwargs.get("keep_rows", False)
     return options
+
+
+def _numbers(value: Any, name: str) -> list[int]:
+    if value is None:
+        return []
+    numbers = [value] if isinstance(value, int) else list(value) if isinstance(value, Iterable) else [None]
+    if not all(isinstance(n, int) and not isinstance(n, bool) and n >= 0 for n in numbers):
+        raise ConfigError(ErrorCode.INVALID_ARGUMENT, f"{name} should be numbers from 0 on, got {value!r}", name)
+    return numbers
 
 
 def _mapping(value: Any, name: str) -> list[tuple[str, str]] | None:
@@ -135,8 +178,8 @@ def _mapping(value: Any, name: str) -> list[tuple[str, str]] | None:
         return None
     if isinstance(value, Mapping):
         return [(str(k), str(v)) for k, v in value.items()]
-    if isinstance(value, (str, os.PathLike)):
-        return _core.read_name_map(os.fspath(value))
+    if isinstance(value, (str, bytes, os.PathLike)):
+        return _core.read_name_map(_path(value, name))
     raise ConfigError(
         ErrorCode.INVALID_ARGUMENT, f"{name} should be a path or a dict, got {type(value).__name__}", name
     )

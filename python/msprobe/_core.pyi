@@ -216,6 +216,34 @@ class CompareOptions:
     def workers(self, arg: int, /) -> None: ...
 
     @property
+    def resume(self) -> bool:
+        """Take over what an interrupted run had compared."""
+
+    @resume.setter
+    def resume(self, arg: bool, /) -> None: ...
+
+    @property
+    def ranks(self) -> list[int]:
+        """Only these ranks of folders; empty: all."""
+
+    @ranks.setter
+    def ranks(self, arg: Sequence[int], /) -> None: ...
+
+    @property
+    def steps(self) -> list[int]:
+        """Only these steps of folders of steps; empty: all."""
+
+    @steps.setter
+    def steps(self, arg: Sequence[int], /) -> None: ...
+
+    @property
+    def backend(self) -> str:
+        """Training against inference: fsdp or megatron; empty: no."""
+
+    @backend.setter
+    def backend(self, arg: str, /) -> None: ...
+
+    @property
     def keep_rows(self) -> bool:
         """Keep all cells for RankResult.rows()."""
 
@@ -270,6 +298,13 @@ class RankResult:
 
     def rows(self) -> list[Any]:
         """All cells of the report, row by row. Needs keep_rows=True."""
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """
+        The columns of the report by name: float64 for figures, with NaN where the report has a word,
+        objects (text, bool) for the others. Relative errors of statistics are percents. Needs
+        keep_rows=True and NumPy.
+        """
 
 class CompareResult:
     """What a comparison found and where it wrote."""
