@@ -165,12 +165,14 @@ def _options(paths: tuple[_Path, _Path, _Path], kwargs: dict[str, Any], *, row_l
 
 
 def _numbers(value: Any, name: str) -> list[int]:
-    if value is None:
-        return []
-    numbers = [value] if isinstance(value, int) else list(value) if isinstance(value, Iterable) else [None]
-    if not all(isinstance(n, int) and not isinstance(n, bool) and n >= 0 for n in numbers):
+    items: list[Any] = []
+    if isinstance(value, Iterable):
+        items = list(value)
+    elif value is not None:
+        items = [value]
+    if not all(isinstance(n, int) and not isinstance(n, bool) and n >= 0 for n in items):
         raise ConfigError(ErrorCode.INVALID_ARGUMENT, f"{name} should be numbers from 0 on, got {value!r}", name)
-    return numbers
+    return items
 
 
 def _mapping(value: Any, name: str) -> list[tuple[str, str]] | None:
