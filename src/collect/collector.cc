@@ -427,6 +427,7 @@ void CollectorImpl::WarnUnmatched() {
       log_.Warning(fmt::format("api_list.remove: \"{}\" is no API that is recorded", text));
   }
   removals_checked_ = true;
+  for (const std::string& note : std::exchange(config_.unknown_keys, {})) log_.Warning(note);
   // A step in which nothing ran says nothing about names.
   const std::vector<std::string> seen = NamesSeen();
   if (seen.empty()) return;

@@ -465,8 +465,8 @@ class ConfigReader {
   void CheckAsync(SectionReader& top, SectionReader& section) {
     if (!config_.async_dump) return;
     log_.Warning(
-        "async_dump keeps tensors on the device until stop() or step(), which may exhaust its "
-        "memory");
+        "async_dump never waits for the disk: tensors that are not written yet may take any amount "
+        "of memory");
     if (config_.summary_mode == SummaryMode::kMd5) {
       problems_.Add(
           top.At("async_dump")
