@@ -63,7 +63,7 @@ struct DetailsRow {
   std::array<MetricCell, kNumColumns> cells;
   Status status = Status::kSkip;
   std::string message;
-  bool decided_by_shares = false;  // the status comes from shares of relative errors, nothing else
+  bool is_relative = false;  // the status comes from cosine or shares of relative errors only
 
   MetricCell& operator[](Column c) { return cells[static_cast<size_t>(c)]; }
   const MetricCell& operator[](Column c) const { return cells[static_cast<size_t>(c)]; }

@@ -170,6 +170,7 @@ void JudgeFloat(const OutputPair& pair, Standard standard, DetailsRow& row) {
   }
   if (!cosine_ok) {
     row.status = Decide(row, Status::kError, "cosine not above 0.99");
+    row.is_relative = true;
     return;
   }
   if (!stops_at_nan) row.SetSingleOrDouble(Column::kMaxAbs, f.max_abs_error, f.single);
@@ -178,7 +179,7 @@ void JudgeFloat(const OutputPair& pair, Standard standard, DetailsRow& row) {
     return;
   }
   row.status = JudgeShares(pair, f, row);
-  row.decided_by_shares = true;
+  row.is_relative = true;
 }
 
 void JudgeExact(const OutputPair& pair, Standard standard, DetailsRow& row) {

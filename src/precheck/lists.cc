@@ -187,7 +187,7 @@ double RatioFloor(std::string_view dtype) { return ByDtype(dtype, Pow2(-11), Pow
 
 bool IsQuantized(std::string_view api) { return Contains(kQuantized, api); }
 bool IsSummed(std::string_view api) {
-  constexpr std::array<std::string_view, 40> kNames = {"__matmul__",
+  constexpr std::array<std::string_view, 48> kNames = {"__matmul__",
                                                        "__rmatmul__",
                                                        "addbmm",
                                                        "addbmm_",
@@ -197,6 +197,7 @@ bool IsSummed(std::string_view api) {
                                                        "addmv_",
                                                        "baddbmm",
                                                        "baddbmm_",
+                                                       "batch_norm",
                                                        "bilinear",
                                                        "bmm",
                                                        "chain_matmul",
@@ -207,26 +208,33 @@ bool IsSummed(std::string_view api) {
                                                        "conv_transpose1d",
                                                        "conv_transpose2d",
                                                        "conv_transpose3d",
+                                                       "cumsum",
                                                        "dot",
                                                        "einsum",
+                                                       "group_norm",
                                                        "gru",
                                                        "gru_cell",
                                                        "inner",
+                                                       "instance_norm",
+                                                       "layer_norm",
                                                        "linear",
                                                        "lstm",
                                                        "lstm_cell",
                                                        "matmul",
+                                                       "mean",
                                                        "mm",
+                                                       "multi_dot",
                                                        "multi_head_attention_forward",
                                                        "mv",
                                                        "npu_fusion_attention",
                                                        "npu_linear",
                                                        "scaled_dot_product_attention",
-                                                       "sparse_mm",
+                                                       "std",
+                                                       "sum",
                                                        "tensordot",
+                                                       "var",
                                                        "vdot",
-                                                       "vecdot",
-                                                       "multi_dot"};
+                                                       "vecdot"};
   return std::find(kNames.begin(), kNames.end(), api) != kNames.end();
 }
 

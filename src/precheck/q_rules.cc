@@ -118,10 +118,11 @@ void ApplyQRules(const OutputPair& pair, const QContext& context, DetailsRow& ro
     used.baseline = nullptr;
   const Findings f = Measure(pair, used, limits);
   const bool has_baseline = used.baseline != nullptr;
-  // Small elements of a sum are what cancellation left: no kernel gets them right to a share of
-  // themselves. A difference that rounding at the scale of the terms explains raises nothing.
+  // Small elements of a sum are what cancellation left, and so is a gradient that is zero in exact
+  // arithmetic: no kernel gets them right to a share of themselves. A difference that rounding at
+  // the scale of the terms explains raises nothing.
   const bool is_sum = pair.gradient || IsSummed(pair.api);
-  if (row.decided_by_shares && row.status != Status::kPass && is_sum &&
+  if (row.is_relative && row.status != Status::kPass && is_sum &&
       f.device.largest <= limits.least_max) {
     row.status = Status::kPass;
     row.message += fmt::format(

@@ -11,9 +11,9 @@ namespace msprobe::precheck {
 // With u the unit roundoff of the device's dtype and s the larger of rms(reference) and `scale`,
 // the error of an element is counted in units of u (|b| + s).
 //
-// Q0, pass: the status comes from shares of relative errors, the output is a sum (IsSummed, or a
-// gradient), and no error is above 16 (float32) or 4 (16-bit) units: small elements of a sum are
-// what cancellation left, and rounding at the scale of its terms explains them.
+// Q0, pass: the status comes from cosine or shares of relative errors, the output is a sum
+// (IsSummed, or a gradient), and no error is above 16 (float32) or 4 (16-bit) units: small elements
+// of a sum are what cancellation left, and rounding at the scale of its terms explains them.
 //
 // Q1, error: the largest of them is not explained, that is above 256 + 16 sqrt(terms) for float32,
 // 32 + 2 sqrt(terms) for 16-bit types. With a baseline (the same call on the CPU in the recorded

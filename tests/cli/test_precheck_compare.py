@@ -150,3 +150,89 @@ def test_explain_rules_prints_the_limits(msprobe) -> None:
 
 def test_golden_inputs_are_there() -> None:
     assert len(list((DATA / "precheck").glob("compare_*/npu.csv"))) >= 20
+
+
+def test_rows_of_one_side_duplicates_and_odd_names_are_rows(tmp_path: Path, msprobe) -> None:
+    def out(name: str, k: int = 0) -> str:
+        return f"Torch.{name}.forward.output.{k}"
+
+    npu = [row(out("exp.0")), row(out("exp.1")), row(out("sin.0")), row(out("sin.0")), row("odd"), row(out("abs.0"))]
+    gpu = [row(out("abs.0")), row(out("abs.0")), row(out("exp.0")), row(out("sin.0")), row("odd"), row(out("neg.0"))]
+    names = (details(tmp_path / "n.csv", *npu), details(tmp_path / "g.csv", *gpu))
+    done = msprobe("api_precision_compare", "-npu", str(names[0]), "-gpu", str(names[1]), "-o", "out")
+    assert done.status == 0, done.err
+    rows = [(r[0], r[25], r[27]) for r in table(tmp_path / "out", "details")[1:]]
+    assert rows == [
+        (out("exp.0"), "pass", ""),
+        (out("exp.1"), "SKIP", "not in the other file"),
+        (out("sin.0"), "pass", ""),
+        (out("sin.0"), "SKIP", "the name occurs before in this file"),
+        ("odd", "SKIP", "the name is not Type.name.N.direction.output.i"),
+        (out("abs.0"), "SKIP", "the name occurs 2 times in the other file"),
+        (out("neg.0"), "SKIP", "only in the other file"),
+    ]
+    apis = {r[0]: r[1:3] for r in table(tmp_path / "out", "result")[1:]}
+    assert apis["Torch.exp.0"] == ["pass", " "]
+    assert {tuple(apis[n]) for n in ("Torch.exp.1", "Torch.sin.0", "Torch.abs.0", "Torch.neg.0")} == {("SKIP", " ")}
+
+
+def test_blank_metrics_are_no_data_and_errors_show_the_raw_values(tmp_path: Path, msprobe) -> None:
+    blank = dict.fromkeys(("小值域错误占比", "均方根误差", "相对误差最大值", "相对误差平均值", "误差均衡性"), " ")
+    npu = details(
+        tmp_path / "n.csv",
+        row("Torch.exp.0.forward.output.0") | blank,
+        row("Torch.exp.1.forward.output.0") | blank | {"Status": "error", "Message": "shapes differ"},
+        row("Torch.exp.2.forward.output.0"),
+        row("Torch.exp.3.forward.output.0", rmse="0.003"),
+    )
+    gpu = details(
+        tmp_path / "g.csv",
+        *(row(f"Torch.exp.{k}.forward.output.0") for k in (0, 1)),
+        row("Torch.exp.2.forward.output.0") | blank,
+        row("Torch.exp.3.forward.output.0"),
+    )
+    done = msprobe("api_precision_compare", "-npu", str(npu), "-gpu", str(gpu), "-o", "out")
+    assert done.status == 0, done.err
+    records = table(tmp_path / "out", "details")[1:]
+    assert [r[25] for r in records] == ["SKIP", "error", "SKIP", "error"]
+    assert records[1][27] == "shapes differ"
+    assert records[3][27] == "ERROR: RMSE 0.003 against 0.001: ratio 3 over 2"
+    assert "floor of a ratio's denominator" in msprobe("api_precision_compare", "--explain-rules").out
+
+
+def test_levels_are_found_in_any_case(tmp_path: Path, msprobe) -> None:
+    # embedding is level L1 (limit 1.5), exp is in no list (2): precheck.md 12.3; matmul is L2 (1.2).
+    names = ("Functional.Embedding.0", "Torch.MATMUL.0", "Torch.EXP.0")
+    files = [
+        details(
+            tmp_path / f"{k}.csv", *(row(f"{n}.forward.output.0", rmse=r) for n, r in zip(names, rmse, strict=True))
+        )
+        for k, rmse in (("n", ("0.0016", "0.0013", "0.0019")), ("g", ("0.001",) * 3))
+    ]
+    done = msprobe("api_precision_compare", "-npu", str(files[0]), "-gpu", str(files[1]), "-o", "out")
+    assert done.status == 0, done.err
+    assert [r[1] for r in table(tmp_path / "out", "result")[1:]] == ["error", "error", "pass"]
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "gbk"])
+def test_other_encodings_are_refused_with_a_hint(tmp_path: Path, msprobe, encoding: str) -> None:
+    npu = details(tmp_path / "n.csv", row("Torch.exp.0.forward.output.0"), encoding=encoding)
+    done = msprobe("api_precision_compare", "-npu", str(npu), "-gpu", str(npu), "-o", "out")
+    assert done.status == 2
+    assert len(done.errors()) == 1 and "UTF-8" in done.errors()[0]
+    assert done.files() == []
+
+
+def test_nul_bytes_and_cells_that_are_no_numbers(tmp_path: Path, msprobe) -> None:
+    good = details(tmp_path / "g.csv", row("Torch.exp.0.forward.output.0"))
+    for text, said in (
+        ("1.0\0", "not a number"),
+        ("=1+1", "not a number"),
+        ("1,5", "not a number"),
+        ("0x10", "number"),
+    ):
+        npu = details(tmp_path / "n.csv", row("Torch.exp.0.forward.output.0", rmse=text))
+        done = msprobe("api_precision_compare", "-npu", str(npu), "-gpu", str(good), "-o", "out")
+        assert done.status == 2 and len(done.errors()) == 1, text
+        assert said in done.errors()[0] and ":2" in done.errors()[0]
+    assert done.files() == []

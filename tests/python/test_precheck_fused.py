@@ -117,6 +117,20 @@ def test_attention_is_torchs(layout: str, heads: int) -> None:
     close((largest + total.log())[..., 0], scores.logsumexp(-1))
 
 
+def test_attention_of_many_queries_is_the_same_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    draw = torch.Generator().manual_seed(3)
+    q, k = (torch.randn(1, 4, n, 8, generator=draw, dtype=torch.float64).requires_grad_() for n in (70, 90))
+    mask = torch.rand(1, 1, 70, 90, generator=draw) > 0.7
+    results = []
+    for rows in (1000, 32):
+        monkeypatch.setattr(fused, "_ATTENTION_ROWS", rows)
+        out = fused.npu_fusion_attention(q, k, k, 4, "BNSD", atten_mask=mask)
+        results.append([*out, *torch.autograd.grad(out[0].square().sum(), (q, k))])
+    for whole, blocks in zip(*results, strict=True):
+        close(blocks, whole)
+    close(results[1][0], F.scaled_dot_product_attention(q, k, k, attn_mask=~mask))
+
+
 @pytest.mark.parametrize("mode", [0, 2, 3, 4])
 def test_attention_masks(mode: int) -> None:
     q = torch.randn(1, 1, 4, 8, generator=torch.Generator().manual_seed(1), dtype=torch.float64)

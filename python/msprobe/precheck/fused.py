@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+from torch.utils.checkpoint import checkpoint
 
 from msprobe.precheck.functions import UnknownFunction
 
@@ -20,6 +21,7 @@ Tensor = torch.Tensor
 _MASK_SIZE = 2048
 _MASK_VALUE = -40000.0
 _ALL_TOKENS = 2147483647
+_ATTENTION_ROWS = 256  # queries at a time: scores take rows x keys x heads x 8 bytes
 _STATISTICS_REPEAT = 8
 
 
@@ -173,6 +175,30 @@ def npu_apply_adam_w(
     return var * (1 - lr * weight_decay) - lr * (m / rest1) / denominator, m, v
 
 
+def _rows_of(value: Tensor | None, begin: int, end: int) -> Tensor | None:
+    """The rows of a bias or mask that belong to some queries; one row stands for all."""
+    return value if value is None or value.shape[-2] == 1 else value[..., begin:end, :]
+
+
+def _attend(
+    q: Tensor, k: Tensor, v: Tensor, pse: Tensor | None, mask: Tensor | None, scale: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Attention of some queries to all keys: result, row maxima, row sums. Heads of q share those of k in order."""
+    batch, heads, rows, width = q.shape
+    groups = k.shape[1]
+    scores = (q.reshape(batch, groups, -1, width) @ k.transpose(-1, -2)).reshape(batch, heads, rows, -1)
+    if pse is not None:
+        scores = scores + pse.double()
+    scores = scores * scale
+    if mask is not None:
+        scores = scores + mask.double() * _MASK_VALUE
+    largest = scores.amax(-1, keepdim=True)
+    weights = torch.exp(scores - largest)
+    total = weights.sum(-1, keepdim=True)
+    out = (weights / total).reshape(batch, groups, heads // groups * rows, -1) @ v
+    return out.reshape(batch, heads, rows, v.shape[-1]), largest, total
+
+
 def npu_fusion_attention(
     query: Tensor,
     key: Tensor,
@@ -201,19 +227,26 @@ def npu_fusion_attention(
     v = _heads_first(value.double(), input_layout, kv_heads)
     if q.shape[1] % k.shape[1] != 0:
         raise ValueError("the number of query heads is no multiple of the number of key heads")
-    repeat = q.shape[1] // k.shape[1]
-    k, v = k.repeat_interleave(repeat, 1), v.repeat_interleave(repeat, 1)
-    scores = q @ k.transpose(-1, -2)
-    if pse is not None:
-        scores = scores + pse.double()
-    scores = scores * (1 / math.sqrt(q.shape[-1]) if scale is None else scale)
     mask = _attention_mask(atten_mask, sparse_mode, pre_tockens, next_tockens, q.shape[2], k.shape[2])
-    if mask is not None:
-        scores = scores + mask.double() * _MASK_VALUE
-    largest = scores.amax(-1, keepdim=True)
-    weights = torch.exp(scores - largest)
-    total = weights.sum(-1, keepdim=True)
-    out = _from_heads_first((weights / total) @ v, input_layout)
+    scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
+    blocks = []
+    for begin in range(0, q.shape[2], _ATTENTION_ROWS):
+        end = min(begin + _ATTENTION_ROWS, q.shape[2])
+        # Recomputed in backward: the scores of all rows together may not fit.
+        blocks.append(
+            checkpoint(
+                _attend,
+                q[:, :, begin:end],
+                k,
+                v,
+                _rows_of(pse, begin, end),
+                _rows_of(mask, begin, end),
+                scale,
+                use_reentrant=False,
+            )
+        )
+    result, largest, total = (torch.cat(parts, 2) for parts in zip(*blocks, strict=True))
+    out = _from_heads_first(result, input_layout)
     return (
         out,
         largest.expand(*largest.shape[:-1], _STATISTICS_REPEAT),
