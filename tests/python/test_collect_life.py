@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import random
+import subprocess
 import sys
 import types
+import zipfile
 from pathlib import Path
 
 import numpy
@@ -16,6 +18,7 @@ from capture_tools import debugger, read_step, record, write_config
 from torch import nn
 
 import msprobe.pytorch
+from msprobe import _core
 from msprobe.errors import ConfigError, MsprobeError
 from msprobe.pytorch import PrecisionDebugger, seed_all
 
@@ -338,3 +341,102 @@ def test_collect_seed_all_never_weakens_the_programs_own_settings():
     second = (random.random(), numpy.random.rand(), torch.rand(1).item())
     seed_all(3)
     assert (random.random(), numpy.random.rand(), torch.rand(1).item()) == second
+
+
+# ---- what other tests do not show
+
+
+def test_collect_gradients_after_stop_of_apis_and_modules_are_kept(tmp_path):
+    model = nn.Sequential(nn.Linear(2, 2))
+    with debugger(tmp_path, "mix") as tool:
+        tool.start(model)
+        loss = model(torch.ones(1, 2)).sum()
+        tool.stop()
+        loss.backward()
+        tool.step()
+    names = read_step(tmp_path).names
+    assert {"Functional.linear.0.backward", "Module.0.Linear.backward.0"} <= set(names)
+
+
+def test_collect_stopped_debugger_leaves_nothing_in_the_way(tmp_path):
+    before = dict(vars(torch.Tensor))
+    functions = {name: getattr(nn.functional, name) for name in dir(nn.functional)}
+    codes = {name: f.__code__ for name, f in functions.items() if isinstance(f, types.FunctionType)}
+    model = nn.Sequential(nn.Linear(2, 2))
+    with debugger(tmp_path, "mix") as tool:
+        with tool.record(model):
+            model(torch.ones(1, 2))
+        assert torch._C._len_torch_function_stack() == 0
+        assert dict(vars(torch.Tensor)) == before
+        assert all(functions[name].__code__ is code for name, code in codes.items())
+        for module in model.modules():
+            hooks = [v for k, v in vars(module).items() if k.endswith("_hooks") or k.endswith("_pre_hooks")]
+            assert hooks and not any(hooks)
+
+
+def written_bytes() -> int:
+    return int(dict(line.split(": ") for line in Path("/proc/self/io").read_text().splitlines())["wchar"])
+
+
+def test_collect_writes_each_entry_once(tmp_path):
+    """What is written grows with the entries, not with their square."""
+    x = torch.ones(3)
+    cost = {}
+    for calls in (2000, 8000):
+        folder = tmp_path / str(calls)
+        folder.mkdir()
+        with debugger(folder, "L1", buffer_size=65536) as tool:
+            tool.start()
+            begin = written_bytes()
+            for _ in range(calls):
+                torch.add(x, 1)
+            tool.stop()
+            cost[calls] = written_bytes() - begin
+            tool.step()
+        size = (folder / "dump/step0/rank/dump.json").stat().st_size
+        assert 0.9 * size < cost[calls] < 1.5 * size
+    assert 3.8 < cost[8000] / cost[2000] < 4.3
+
+
+def test_collect_tensor_files_are_for_the_cpu(tmp_path):
+    record(tmp_path, "L1", lambda: torch.ones(2, 3).t().abs(), task="tensor")
+    folder = tmp_path / "dump/step0/rank/dump_tensor_data"
+    with zipfile.ZipFile(folder / "Tensor.abs.0.forward.input.0.pt") as archive:
+        pickle = archive.read(next(n for n in archive.namelist() if n.endswith("data.pkl")))
+    assert b"cpu" in pickle and b"cuda" not in pickle
+    assert torch.load(folder / "Tensor.abs.0.forward.input.0.pt", weights_only=True).shape == (3, 2)
+
+
+DATA = Path(__file__).resolve().parents[1] / "data"
+
+
+@pytest.mark.parametrize("kind", ["compare", "compare_cli"])
+def test_collect_recorded_dumps_of_other_releases_are_read_back(kind):
+    read = 0
+    for path in sorted((DATA / kind).rglob("dump.json")):
+        try:
+            expected = json.loads(path.read_text(encoding="utf-8-sig"))
+        except ValueError:
+            continue  # broken on purpose
+        if not isinstance(expected, dict) or not isinstance(expected.get("data"), dict):
+            continue
+        got = _core.precheck_read_dump(str(path))
+        assert list(got["data"]) == list(expected["data"]), path
+        assert not got["tear"]
+        read += 1
+    assert read > 10
+
+
+def test_collect_a_dump_of_a_newer_format_is_read_with_a_warning(tmp_path):
+    record(tmp_path, "L1", lambda: torch.ones(2).abs())
+    path = tmp_path / "dump/step0/rank/dump.json"
+    dump = json.loads(path.read_text())
+    dump["msprobe"]["format_version"] = 99
+    dump["msprobe"]["of_the_future"] = {"x": [1]}
+    dump["data"]["Tensor.abs.0.forward"]["of_the_future"] = True
+    dump["data"]["Tensor.abs.0.forward"]["output"][0]["of_the_future"] = None
+    path.write_text(json.dumps({"of_the_future": 1, **dump}))
+    command = [sys.executable, "-m", "msprobe", "compare", "-tp", path, "-gp", path, "-o", tmp_path / "report"]
+    run = subprocess.run(command, capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    assert "99" in run.stderr and "newer" in run.stderr
