@@ -86,7 +86,7 @@ HtmlDetail Sides(const std::vector<Mode>& modes) {
   out.lines.push_back({"golden name", {"", "other_name"}});
   add("dtype", "dtype");
   add("shape", "shape");
-  add("requires_grad", "grad");
+  add("grad", "grad");
   for (const Mode mode : modes) {
     if (mode == Mode::kMd5) add("checksum", "md5");
   }
@@ -336,7 +336,7 @@ Status CompareHtml::Finish(const CompareOptions& options, const CompareRun& run)
   for (const MissingPart& m : run.missing) {
     std::string label = m.step;
     if (!m.rank.empty()) label += (label.empty() ? "" : " ") + m.rank;
-    page.parts.push_back(Outside(std::move(label), "missing: " + m.reason));
+    page.parts.push_back(Outside(std::move(label), m.reason));
   }
   return report_->Finish(page);
 }

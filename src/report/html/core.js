@@ -26,7 +26,7 @@ function visible(text) {
   return String(text).replace(hidden, (c) => "\\u" + c.charCodeAt(0).toString(16).padStart(4, "0"));
 }
 
-// Six significant digits, as short as they can be; the details show all of them.
+// Four significant digits, as short as they can be; the details show more.
 function short(value) {
   if (value === null || value === undefined) return "";
   if (typeof value !== "number") return visible(value);
@@ -36,9 +36,10 @@ function short(value) {
   return value.toExponential(2);
 }
 
+// Nine digits tell every float32 from its neighbours; the tip has all of a double.
 function full(value) {
   if (value === null || value === undefined || value === "") return "–";
-  return typeof value === "number" ? String(value) : visible(value);
+  return typeof value === "number" ? String(Number(value.toPrecision(9))) : visible(value);
 }
 
 // What a value is for order and plot: a number, Infinity for anything that is no number, NaN for none.

@@ -1,10 +1,9 @@
 // Everything that is known of one row.
 
-// Difference of two numbers, alone and relative to the second.
+// Difference of two numbers relative to the second.
 function apart(a, b) {
-  if (typeof a !== "number" || typeof b !== "number") return ["", ""];
-  const relative = a === b ? "0" : b === 0 ? "inf" : short(Math.abs((a - b) / b));
-  return [short(a - b), relative];
+  if (typeof a !== "number" || typeof b !== "number") return "";
+  return a === b ? "0" : b === 0 ? "inf" : short(Math.abs((a - b) / b));
 }
 
 function detailTable(block, data, i) {
@@ -15,19 +14,22 @@ function detailTable(block, data, i) {
   const body = el("tbody");
   for (const line of filled) {
     const values = line.keys.map((k) => (k ? full(data.get(k, i)) : ""));
-    const differ = block.sides && values[0] !== values[1];
+    const differ = block.sides && data.get(line.keys[0], i) !== data.get(line.keys[1], i);
     const row = el("tr", { class: differ ? "differ" : "" }, el("th", { scope: "row" }, line.label));
-    for (const value of values) row.append(el("td", {}, value));
-    if (block.sides) for (const text of apart(...line.keys.map((k) => data.get(k, i)))) row.append(el("td", {}, text));
+    values.forEach((value, k) => {
+      const raw = line.keys[k] ? data.get(line.keys[k], i) : null;
+      row.append(el("td", { title: typeof raw === "number" ? String(raw) : undefined }, value));
+    });
+    if (block.sides) row.append(el("td", {}, apart(...line.keys.map((k) => data.get(k, i)))));
     body.append(row);
   }
   const head = el("tr", {}, el("th", {}, ""));
-  for (const h of block.sides ? [...block.heads, "diff.", "relative"] : block.heads) head.append(el("th", { scope: "col" }, h));
+  for (const h of block.sides ? [...block.heads, "relative"] : block.heads) head.append(el("th", { scope: "col" }, h));
   return el(
     "section",
     {},
     el("h3", {}, block.title),
-    el("table", {}, block.heads.length ? el("thead", {}, head) : null, body),
+    el("div", { class: "wide" }, el("table", {}, block.heads.length ? el("thead", {}, head) : null, body)),
   );
 }
 

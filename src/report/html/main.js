@@ -23,6 +23,7 @@ function redraw() {
   if (plot) plot.updateOptions({ axisLineColor: cssValue("--line"), gridLineColor: cssValue("--line") });
   const heat = byId("heat");
   if (heat) drawHeat(heat);
+  if (table && !byId("body").hidden) table.redraw();
 }
 
 function showKeys() {
@@ -74,7 +75,7 @@ async function openPart(k) {
   state.row = -1;
   marked = -1;
   Object.assign(filter, { series: "", cause: "", tree: "" });
-  byId("part-title").textContent = page.parts.length > 1 ? `${page.part_name} ${visible(part.label)}` : "";
+  byId("part-title").textContent = page.parts.length > 1 ? visible(part.label) : "";
   byId("part-note").textContent = visible(part.note);
   byId("filters").replaceWith(filterBar());
   for (const row of document.querySelectorAll("[data-part]")) {

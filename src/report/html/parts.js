@@ -5,16 +5,18 @@ const kRamp = ["#440154", "#46327e", "#365c8d", "#277f8e", "#1fa187", "#4ac16d",
 function heatColour(value) {
   if (value === null) return cssValue("--line");
   if (value === "nan") return cssValue("--bad");
-  if (value === 0) return cssValue("--sunken");
+  if (value === 0) return cssValue("--good-wash");
   const place = Math.round(Math.log10(value)) + 8; // 1e-8 and below is the darkest
   return kRamp[Math.min(kRamp.length - 1, Math.max(0, place))];
 }
 
-const kHeatRow = 14;
+const kHeatRow = 16;
+const kHeatLabel = 110; // pixels on the left for the names
 
 function drawHeat(canvas) {
   const rows = page.parts.length;
   const width = canvas.parentElement.clientWidth;
+  const wide = width - kHeatLabel;
   const scale = window.devicePixelRatio || 1;
   canvas.style.height = `${rows * kHeatRow}px`;
   canvas.width = width * scale;
@@ -24,16 +26,18 @@ function drawHeat(canvas) {
   page.parts.forEach((part, r) => {
     const y = r * kHeatRow;
     const bins = part.strip.length;
+    context.font = "11px sans-serif";
+    context.fillStyle = cssValue("--muted");
+    context.fillText(visible(part.label), 4, y + 12, kHeatLabel - 10);
     part.strip.forEach((value, k) => {
       context.fillStyle = heatColour(value);
-      context.fillRect((k * width) / bins, y + 1, width / bins + 0.5, kHeatRow - 2);
+      context.fillRect(kHeatLabel + (k * wide) / bins, y + 1, wide / bins + 0.5, kHeatRow - 2);
     });
     if (bins === 0) {
-      context.fillStyle = cssValue("--muted");
-      context.font = "11px sans-serif";
-      context.fillText(visible(part.problem), 4, y + 11, width - 8);
+      context.fillStyle = cssValue("--bad");
+      context.fillText(visible(part.problem), kHeatLabel, y + 12, wide - 8);
     } else if (part.first_row >= 0) {
-      const x = ((part.first_row + 0.5) / part.rows) * width;
+      const x = kHeatLabel + ((part.first_row + 0.5) / part.rows) * wide;
       context.strokeStyle = cssValue("--ink");
       context.lineWidth = 1.5;
       context.strokeRect(x - 3, y + 1, 6, kHeatRow - 2);
@@ -62,7 +66,8 @@ function heatSection() {
     const box = canvas.getBoundingClientRect();
     const r = Math.floor((event.clientY - box.top) / kHeatRow);
     const part = page.parts[Math.min(page.parts.length - 1, Math.max(0, r))];
-    const bin = Math.floor(((event.clientX - box.left) / box.width) * part.strip.length);
+    const along = (event.clientX - box.left - kHeatLabel) / (box.width - kHeatLabel);
+    const bin = Math.floor(along * part.strip.length);
     return { part, index: page.parts.indexOf(part), bin: Math.min(Math.max(0, bin), part.strip.length - 1) };
   };
   canvas.addEventListener("mousemove", (event) => {

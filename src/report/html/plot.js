@@ -139,6 +139,7 @@ function buildPlot() {
     gridLineColor: cssValue("--line"),
     axisLabelFontSize: 12,
     rightGap: 12,
+    xRangePad: 8,
     axes: {
       x: { axisLabelFormatter: (v) => (Number.isInteger(v) ? String(v) : "") },
       y: { ticker: () => exponents(range), axisLabelWidth: 62 },

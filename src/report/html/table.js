@@ -145,7 +145,9 @@ function tableColumns() {
         ? (cell) => badge(cell.getValue())
         : number
           ? (cell) => document.createTextNode(short(cell.getValue()))
-          : (cell) => document.createTextNode(visible((cell.getValue() ?? "").replaceAll("\n", "; ")));
+          : (cell) => el("bdi", { dir: "ltr" }, visible((cell.getValue() ?? "").replaceAll("\n", "; ")));
+    // An element: a text would be taken as markup.
+    column.tooltip = (_event, cell) => (cell.getValue() ? el("span", {}, visible(cell.getValue())) : "");
     column.sorter =
       c.key === view.verdict ? (a, b) => rankOf[b] - rankOf[a] : number ? compareNumbers : compareTexts;
     if (number || c.key === view.verdict) column.headerSortStartingDir = "desc";
@@ -166,10 +168,11 @@ function buildTable() {
       layout: "fitColumns",
       nestedFieldSeparator: false,
       columns: tableColumns(),
-      columnDefaults: { resizable: "header", vertAlign: "middle" },
+      columnDefaults: { resizable: "header" },
       placeholder: "Nothing matches.",
       headerSortClickElement: "header",
       printAsHtml: false,
+      autoResize: false, // main.js redraws; a second, later redraw would lose the place
       rowFormatter: (row) => {
         row.getElement().classList.toggle("selected", row.getData().i === state.row);
       },
