@@ -2,9 +2,9 @@
 """What rounding alone does to clean replays: `precheck_calibrate.py [--seeds N] [--threads N ...] DUMP.json ...`.
 
 Replays dumps on this machine's CPU with several seeds and numbers of threads and prints, for each dtype, how many
-outputs were compared, the largest error in units of u (|b| + s) (docs/precheck-rules.md), the largest share of the limit
-of rule Q1 that any used up, and by which call. The units are computed here in NumPy, not by the core. The limits of
-src/precheck/q_rules.cc are set so that no share comes near 1.
+outputs were compared, the largest error in units of u (|b| + s) (docs/precheck-rules.md), the largest share of the
+limit of rule Q1 that any used up, and by which call. The units are computed here in NumPy, not by the core. The limits
+of src/precheck/q_rules.cc are set so that no share comes near 1.
 """
 
 from __future__ import annotations

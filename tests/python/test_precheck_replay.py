@@ -161,6 +161,18 @@ def test_integers_reach_both_ends(dtype: str) -> None:
     assert abs(above - 250) < 67  # six deviations of a fair coin
 
 
+def test_drawn_masks_select_as_many_as_were_recorded(msprobe: Runner, tmp_path: Path) -> None:
+    mask, source = tensor("bool", [5, 8], False, True), tensor("float32", [5, 8], -1.0, 1.0)
+    data = {
+        "Torch.nonzero.0.forward": call(mask) | {"output": [tensor("int64", [7, 2], 0, 7)]},
+        "Torch.masked_select.0.forward": call(source, mask) | {"output": [tensor("float32", [33], 0.0, 1.0)]},
+        "Torch.masked_select.1.forward": call(source, mask) | {"output": [tensor("float32", [0], None, None)]},
+    }
+    _, details = replay(msprobe, tmp_path, data)
+    shapes = [row[3] for name, row in details.items() if ".forward." in name]
+    assert shapes == ["(7, 2)", "(33,)", "(0,)"]
+
+
 def test_every_skip_has_a_code_and_a_sentence(
     msprobe: Runner, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -42,6 +42,10 @@ _NUMPY_NAMES = words(
 _LAYOUT_NAMES = frozenset(("contiguous_format", "channels_last", "channels_last_3d", "preserve_format", "strided"))
 
 
+# The size of their result is the number of true elements of a mask.
+_SELECTING = frozenset(("masked_select", "nonzero"))
+
+
 class Unsupported(Exception):
     """The call cannot be replayed: a code, a colon and a sentence."""
 
@@ -114,12 +118,32 @@ class InputMaker:
             out.args.append(self._value(record, f"input_args.{i}", out, 0))
         for key, record in keywords.items():
             out.kwargs[key] = self._value(record, f"input_kwargs.{key}", out, 0)
+        if self.bare_name in _SELECTING:
+            self._select_as_recorded(out, forward)
         if "out" in out.kwargs:
             out.wants_grad.clear()
         mode = out.kwargs.get("sparse_mode", 0)
         if self.bare_name == "npu_fusion_attention" and "atten_mask" in out.kwargs and mode in (2, 3, 4):
             out.kwargs["atten_mask"] = torch.triu(torch.ones(2048, 2048, dtype=torch.bool), 1)
         return out
+
+    def _select_as_recorded(self, out: Arguments, forward: dict[str, Record]) -> None:
+        """Give a drawn mask as many true elements as the recorded result has, so that results have its size."""
+        recorded = forward.get("output")
+        first = recorded[0] if isinstance(recorded, list) and recorded else None
+        shape = first.get("shape") if isinstance(first, dict) else None
+        records = forward.get("input_args")
+        if not isinstance(shape, list) or not shape or not isinstance(shape[0], int) or not isinstance(records, list):
+            return
+        for i, (value, record) in enumerate(zip(out.args, records, strict=False)):
+            if not isinstance(value, torch.Tensor) or value.dtype != torch.bool or value.numel() < shape[0]:
+                continue
+            if isinstance(record, dict) and not (record.get("data_name") or record.get("datapath")):
+                order = torch.empty(value.numel(), dtype=torch.float64)
+                key = _core.precheck_stream_key(self.seed, self.full_name, f"input_args.{i}.order")
+                _core.precheck_fill_uniform(order.data_ptr(), order.numel(), "torch.float64", 0.0, 1.0, key)
+                value.view(-1).fill_(False)
+                value.view(-1)[order.argsort(stable=True)[: shape[0]]] = True
 
     def gradients(self, backward: dict[str, Record]) -> list[torch.Tensor | None]:
         """The recorded gradients that arrive at the outputs, None where there was none."""
