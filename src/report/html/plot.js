@@ -43,7 +43,7 @@ function extent(data) {
       high = Math.max(high, s);
     }
   }
-  if (low === Infinity) return { zero: -1, low: 0, high: 0, none: 1 };
+  if (low === Infinity) return { zero: -1, low: 0, high: -1, none: 1 };
   const a = Math.floor(Math.log10(low));
   const b = Math.ceil(Math.log10(high));
   return { zero: a - 1, low: a, high: b, none: b + 1 };
