@@ -166,6 +166,23 @@ def test_reproducer_of_a_passing_call_is_whole(msprobe: Runner, tmp_path: Path) 
     assert msprobe("acc_check", "-api_info", "dump.json", "--device", "cpu", "--reproduce", "Torch.no.0") == 2
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="a small file system is mounted, which needs root")
+def test_a_full_disk_leaves_no_half_script(msprobe: Runner, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "full").mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=8k", "tmpfs", "full"]
+    if subprocess.run(mount, cwd=tmp_path, capture_output=True, check=False).returncode != 0:
+        pytest.skip("cannot mount here")
+    try:
+        args = ("-api_info", FAULTY, "-o", "full", "--device", "cpu", "--reproduce", "Functional.relu.0")
+        assert msprobe("acc_check", *args) == 1
+        left = [p.name for p in (tmp_path / "full").iterdir() if p.suffix != ".pt"]
+    finally:
+        subprocess.run(["umount", "full"], cwd=tmp_path, check=True)
+    err = capfd.readouterr().err
+    assert "No space left" in err and "fault of msprobe" not in err
+    assert left == []
+
+
 def request(tmp_path: Path, **changes: Any) -> Path:
     """A config.json of op_generate."""
     config = {

@@ -6,10 +6,11 @@ is shrunk first: dimensions are cut in half as long as it still fails.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import io
 import json
 import os
-import shutil
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -64,8 +65,7 @@ def reproduce(options: Options, console: Console) -> int:
         text, data = script(replayer, prepared, options.seed, history)
     _make_folder(options.out_path)
     stem = os.path.join(options.out_path, file_name(call.name))
-    _write(f"{stem}.py", text.replace("@DATA@", repr(os.path.basename(f"{stem}.pt"))))
-    torch.save(data, f"{stem}.pt")
+    _write_script(stem, text, data)
     if not failed:
         console.warning(f"{call.name} passes here: the script replays it all the same")
     console.line(f"reproduce: {call.name}: forward {outcome.forward}, backward {outcome.backward}; path {stem}.py")
@@ -100,13 +100,28 @@ def _make_folder(path: str) -> None:
         raise PrecheckError(ErrorCode.PERMISSION, f"{path}: {e.strerror}") from None
 
 
-def _write(path: str, text: str) -> None:
+def _write(path: str, content: bytes) -> None:
+    """A file that is there as a whole or not at all, mode 640."""
+    temporary = f"{path}.tmp"
     try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o640)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as f:
-            f.write(text)
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o640)
+        with os.fdopen(descriptor, "wb") as f:
+            f.write(content)
+        os.replace(temporary, path)
     except OSError as e:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
         raise PrecheckError(ErrorCode.IO, f"{path}: {e.strerror}", path) from None
+
+
+def _write_script(stem: str, text: str, data: dict[str, Any] | None) -> None:
+    """The script, after its data."""
+    if data is not None:
+        buffer = io.BytesIO()
+        torch.save(data, buffer)
+        _write(f"{stem}.pt", buffer.getvalue())
+        text = text.replace("@DATA@", repr(os.path.basename(f"{stem}.pt")))
+    _write(f"{stem}.py", text.encode("utf-8", "backslashreplace"))
 
 
 # ---- the script
@@ -328,12 +343,7 @@ def from_config(options: Options, console: Console) -> int:
         except Exception as e:  # operators raise anything
             raise PrecheckError(ErrorCode.UNSUPPORTED, f"{call.name} cannot be replayed: {first_line(e)}") from None
     stem = os.path.join(options.out_path, file_name(call.name))
-    if real:
-        torch.save(data, f"{stem}.pt")
-        text = text.replace("@DATA@", repr(os.path.basename(f"{stem}.pt")))
-    else:
-        text = _drawn(text, data, request.iter_times)
-    _write(f"{stem}.py", text)
+    _write_script(stem, text if real else _drawn(text, data, request.iter_times), data if real else None)
     console.line(f"op_generate: {call.name}; path {stem}.py")
     return 0
 
@@ -422,15 +432,7 @@ def _extract(request: _Request, console: Console) -> None:
     entries = {f"{request.api_name}.forward": calls[0].forward}
     if calls[0].backward is not None:
         entries[f"{request.api_name}.backward"] = calls[0].backward
-    temporary = f"{request.extract_api_path}.tmp"
-    try:
-        with open(temporary, "w", encoding="utf-8") as f:
-            json.dump(entries, f, indent=1)
-        shutil.move(temporary, request.extract_api_path)
-    except OSError as e:
-        raise PrecheckError(
-            ErrorCode.IO, f"{request.extract_api_path}: {e.strerror}", request.extract_api_path
-        ) from None
+    _write(request.extract_api_path, json.dumps(entries, indent=1).encode())
 
 
 def read_dump_of_entries(request: _Request) -> Call:
