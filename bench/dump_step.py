@@ -51,12 +51,13 @@ def small_calls() -> tuple[float, float]:
     return cpu_seconds(relu, 7) / n * 1e9, cpu_seconds(shape, 7) / n * 1e9
 
 
-def config_file(folder: Path, level: str, summary: str) -> Path:
+def config_file(folder: Path, level: str, summary: str, more: dict[str, Any]) -> Path:
     task = "tensor" if summary == "tensor" else "statistics"
     section: dict[str, Any] = {"scope": [], "list": [], "data_mode": ["all"]}
     if task == "statistics":
         section["summary_mode"] = summary
     settings = {"task": task, "dump_path": str(folder / "dump"), "rank": [], "step": [], "level": level, task: section}
+    settings |= more
     path = folder / "config.json"
     path.write_text(json.dumps(settings))
     return path
@@ -81,7 +82,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
 
     level, summary = options.config.split(":")
     folder = Path(tempfile.mkdtemp(dir=os.environ.get("BENCH_TMP")))
-    debugger = PrecisionDebugger(config_path=str(config_file(folder, level, summary)))
+    debugger = PrecisionDebugger(config_path=str(config_file(folder, level, summary, json.loads(options.settings))))
     result["idle"] = cpu_seconds(step, options.repeat)
 
     def collect() -> None:
@@ -107,6 +108,7 @@ def main() -> None:
     parser.add_argument("--width", type=int, default=512)
     parser.add_argument("--length", type=int, default=512)
     parser.add_argument("--repeat", type=int, default=1)
+    parser.add_argument("--settings", default="{}", help="JSON of further keys of config.json, e.g. evidence")
     print("RESULT", json.dumps(measure(parser.parse_args())))
 
 

@@ -5,6 +5,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "bindings/capture/device.h"
 #include "bindings/capture/evidence.h"
 #include "bindings/capture/module_backward.h"
 #include "bindings/capture/recompute.h"
@@ -73,7 +74,7 @@ PyObject* BackwardHookCall(PyObject* self, PyObject* const* args, size_t nargsf,
   if (auto builder = s.collector->BeginApiBackward(hook->entry->id, hook->number)) {
     DescribeGradients(*builder, Part::kInput, args[1]);
     DescribeGradients(*builder, Part::kOutput, args[0]);
-    builder->Commit();
+    CommitEntry(std::move(builder));
   }
   ClearError();
   Py_RETURN_NONE;
@@ -170,9 +171,9 @@ std::vector<std::unique_ptr<Waiting>>& waiting() {
 void Finish(Waiting& w) {
   if (w.generation == session().generation) {
     Describer(*w.builder).ArgumentsAsOutput(w.args.get(), w.kwargs.get(), w.entry->output_mask);
-    w.builder->Commit();
+    CommitEntry(std::move(w.builder));
   } else {
-    w.builder->Discard();
+    DiscardEntry(std::move(w.builder));
   }
 }
 
@@ -234,7 +235,7 @@ void AfterCall(const ApiEntry& entry, std::unique_ptr<EntryBuilder> builder, PyO
     Describer(*builder).Output(output, entry.output_mask);
     before.versions.DescribeMutated(*builder, {args, kwargs, nullptr, output});
   }
-  builder->Commit();
+  CommitEntry(std::move(builder));
 }
 
 }  // namespace
@@ -307,7 +308,7 @@ PyObject* RecordCall(const ApiEntry& entry, PyObject* function, PyObject* callab
   const bool same_step = generation == s.generation;
   if (output == nullptr || !same_step) {
     if (builder != nullptr) {
-      builder->Discard();
+      DiscardEntry(std::move(builder));
     } else if (same_step) {
       s.collector->AbandonApi(entry.id, number);
     }

@@ -3,6 +3,7 @@
 #include <cstdio>
 
 #include "bindings/capture/api.h"
+#include "bindings/capture/device.h"
 #include "bindings/capture/evidence.h"
 #include "bindings/capture/mode.h"
 #include "bindings/capture/modules.h"
@@ -240,6 +241,8 @@ void BeginRecording(bool unit) {
   s.memory = s.evidence || c.reuses_statistics();
   s.random = c.evidence() == config::Evidence::kFull;
   s.arguments = c.gradients_by_argument();
+  s.device = c.device_statistics() != config::DeviceStatistics::kHost;
+  s.device_force = c.device_statistics() == config::DeviceStatistics::kForce;
   s.every = c.wants_every();
   s.on = true;
 }
@@ -249,6 +252,7 @@ void EndRecording() {
   if (!s.on) return;
   FlushCollectives();
   DropThreadModules();
+  FlushDeferred();
   s.on = false;
 }
 
@@ -256,6 +260,7 @@ void BeforeStepEnds() {
   if (session().collector == nullptr) return;
   FlushCollectives();
   FlushModuleGradients();
+  FlushDeferred();
 }
 
 void AfterStepEnded() {

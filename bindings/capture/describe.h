@@ -11,6 +11,7 @@
 
 #include "bindings/capture/py.h"
 #include "collect/collector.h"
+#include "tensor/view.h"
 
 namespace msprobe::capture {
 
@@ -73,6 +74,9 @@ class Describer {
 };
 
 bool IsNamedTuple(PyObject* value);
+// Type, shape, strides and address of a plain tensor; memory of a device must not be read through
+// it.
+bool ViewOfAnyDevice(PyObject* tensor, TensorView& view);
 // hash64 of any tensor whose elements can be read; nullopt: there are none to read, or more than
 // `at_most`.
 std::optional<uint64_t> Hash64OfTensor(PyObject* tensor, int64_t at_most = INT64_MAX);

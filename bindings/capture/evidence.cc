@@ -104,6 +104,7 @@ collect::MemoryId MemoryOf(PyObject* tensor, const TensorView& view, bool produc
   if (memory.version < 0) memory.version = 0;  // an inference tensor: nothing counts its writes
   memory.address = view.data;
   memory.strides = view.strides;
+  memory.dtype = view.dtype;
   return memory;
 }
 

@@ -7,6 +7,7 @@
 #include <unordered_set>
 
 #include "bindings/capture/describe.h"
+#include "bindings/capture/device.h"
 #include "bindings/capture/state.h"
 
 namespace msprobe::capture {
@@ -254,11 +255,11 @@ void ModuleGradients::Finish() {
     WritePart(Part::kOutput, inputs);
     if (builder_ != nullptr) {
       if (owner.api) builder_->Extra("layout", "\"arguments\"");
-      builder_->Commit();
+      CommitEntry(std::move(builder_));
     }
     if (!owner.api) session().collector->LeaveModuleBackward(owner.id, owner.number);
   } else if (builder_ != nullptr) {
-    builder_->Discard();
+    DiscardEntry(std::move(builder_));
   }
   builder_.reset();
   for (auto* slots : {&outputs, &inputs}) {

@@ -3,6 +3,7 @@
 #include <cstddef>
 
 #include "bindings/capture/describe.h"
+#include "bindings/capture/device.h"
 #include "bindings/capture/recompute.h"
 #include "bindings/capture/stack.h"
 #include "bindings/capture/state.h"
@@ -84,7 +85,7 @@ std::unique_ptr<ModuleFrame> TakeFrame(ThreadState& ts, uint32_t module) {
   while (at > 0 && ts.modules[at - 1]->module != module) --at;
   if (at == 0) return nullptr;
   while (ts.modules.size() > at) {
-    if (ts.modules.back()->builder != nullptr) ts.modules.back()->builder->Commit();
+    CommitEntry(std::move(ts.modules.back()->builder));
     ts.modules.pop_back();
   }
   auto frame = std::move(ts.modules.back());
@@ -104,7 +105,7 @@ void DescribeEnd(ModuleFrame& frame, PyObject* const* args) {
   const Ref buffers = Buffers(args[0]);
   frame.versions.DescribeMutated(*frame.builder, {args[1], args[2], buffers.get(), args[3]});
   NoteRecompute(*frame.builder);
-  frame.builder->Commit();
+  CommitEntry(std::move(frame.builder));
 }
 
 // (module, args, kwargs, output) -> None
@@ -117,7 +118,7 @@ PyObject* PostHookCall(PyObject* self, PyObject* const* args, size_t nargsf, PyO
   std::unique_ptr<ModuleFrame> frame = TakeFrame(ts, hook->module);
   if (frame == nullptr) Py_RETURN_NONE;
   if (frame->generation != s.generation) {
-    if (frame->builder != nullptr) frame->builder->Discard();
+    DiscardEntry(std::move(frame->builder));
     Py_RETURN_NONE;
   }
   const Quiet quiet;
@@ -146,7 +147,7 @@ PyObject* ParameterHookCall(PyObject* self, PyObject* const* args, size_t nargsf
   const Ref grad = main_grad && main_grad.get() != Py_None
                        ? main_grad
                        : Ref::Steal(torch_objects().grad(args[0]));
-  if (grad) {
+  if (grad && !DeferParameterGrad(hook->module, hook->parameter, grad.get())) {
     s.collector->ParameterGrad(
         hook->module, Utf8(hook->parameter).view(),
         [&](collect::EntryBuilder& builder) { Describer(builder).Value(grad.get()); });
@@ -191,10 +192,10 @@ void DropThreadModules() {
     const std::unique_ptr<ModuleFrame> frame = std::move(ts.modules.back());
     ts.modules.pop_back();
     if (frame->generation != session().generation) {
-      if (frame->builder != nullptr) frame->builder->Discard();
+      DiscardEntry(std::move(frame->builder));
       continue;
     }
-    if (frame->builder != nullptr) frame->builder->Commit();
+    CommitEntry(std::move(frame->builder));
     session().collector->LeaveModule(frame->call);
   }
 }

@@ -224,6 +224,8 @@ bool InitTorch(PyObject* objects) {
                          {"next_sequence", &torch.next_sequence},
                          {"getline", &torch.getline},
                          {"every_entry", &torch.every_entry},
+                         {"reduce", &torch.reduce},
+                         {"fetch", &torch.fetch},
                          {"any_autocast", &torch.any_autocast},
                          {"autocast_text", &torch.autocast_text},
                          {"random_state", &torch.random_state},
@@ -252,7 +254,8 @@ bool InitTorch(PyObject* objects) {
       {"p", &torch.s_p},
       {"_cdata", &torch.s_cdata},
       {"_weak_ref", &torch.s_weak_ref},
-      {"_buffers", &torch.s_buffers}};
+      {"_buffers", &torch.s_buffers},
+      {"is_cpu", &torch.s_is_cpu}};
   for (const auto& [text, place] : names) {
     *place = PyUnicode_InternFromString(text);
     if (*place == nullptr) return false;

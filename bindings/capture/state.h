@@ -67,6 +67,9 @@ struct Torch {
            *random_text = nullptr;
   // Of weak references to storages, as torch.UntypedStorage has them: (number) -> …
   PyObject *storage_expired = nullptr, *free_weak_ref = nullptr;
+  // Statistics on a device: (tensor) -> (dtype, shape, requires_grad, results) or None; (list of
+  // results) -> list of tuples.
+  PyObject *reduce = nullptr, *fetch = nullptr;
   PyObject* every_entry = nullptr;  // (function) -> the entry of an unlisted one, or None
   PyObject* inert = nullptr;        // what our hooks become when they are pickled or copied
   PyTypeObject *size = nullptr, *dtype = nullptr, *device = nullptr, *memory_format = nullptr,
@@ -79,7 +82,7 @@ struct Torch {
            *s_sequence_nr = nullptr, *s_parameters = nullptr, *s_grad_fn = nullptr,
            *s_enter = nullptr, *s_exit = nullptr, *s_fields = nullptr,
            *s_dataclass_fields = nullptr, *s_p = nullptr, *s_cdata = nullptr, *s_weak_ref = nullptr,
-           *s_buffers = nullptr;
+           *s_buffers = nullptr, *s_is_cpu = nullptr;
   std::string package_dir;  // frames from below it are ours
 };
 Torch& torch_objects();
@@ -90,11 +93,13 @@ struct Session {
   uint64_t generation = 0;  // changes at every step: hooks of an older one stay silent
   bool on = false;
   bool apis = false, modules = false, backward = false, stacks = false, parameters = false;
-  bool memory = false;     // leaves say which memory they are
-  bool evidence = false;   // "mutated", "autocast"
-  bool random = false;     // the states of random generators
-  bool arguments = false;  // gradients of APIs by argument
-  bool every = false;      // functions that no list names, too
+  bool device = false;        // statistics of accelerator tensors are computed there
+  bool device_force = false;  // also those of tensors in host memory
+  bool memory = false;        // leaves say which memory they are
+  bool evidence = false;      // "mutated", "autocast"
+  bool random = false;        // the states of random generators
+  bool arguments = false;     // gradients of APIs by argument
+  bool every = false;         // functions that no list names, too
 };
 Session& session();
 

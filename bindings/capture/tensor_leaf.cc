@@ -2,6 +2,7 @@
 #include <array>
 
 #include "bindings/capture/describe.h"
+#include "bindings/capture/device.h"
 #include "bindings/capture/evidence.h"
 #include "bindings/capture/state.h"
 #include "metrics/tensor_stats.h"
@@ -80,7 +81,7 @@ bool MemoryIsValue(PyObject* tensor, DType dtype) {
 
 // Fills `view` from a plain tensor whose memory this process may read and whose memory is its
 // value.
-bool ViewOf(PyObject* tensor, TensorView& view) {
+bool ViewOf(PyObject* tensor, TensorView& view, bool host = true) {
   const Torch& torch = torch_objects();
   if (torch.exchange == nullptr) return false;
   dlpack::Tensor t{};
@@ -88,13 +89,13 @@ bool ViewOf(PyObject* tensor, TensorView& view) {
     ClearError();
     return false;
   }
-  if (!HostMemory(t.device) || t.ndim < 0) return false;
+  if ((host && !HostMemory(t.device)) || t.ndim < 0) return false;
   const std::optional<DType> dtype = FromExchange(t.dtype);
   if (!dtype) return false;
   const auto rank = static_cast<size_t>(t.ndim);
   view = {nullptr, *dtype, {t.shape, rank}, {t.strides, t.strides != nullptr ? rank : 0}};
   if (t.data == nullptr && view.num_elements() != 0) return false;
-  if (!MemoryIsValue(tensor, *dtype)) return false;
+  if (host && !MemoryIsValue(tensor, *dtype)) return false;
   view.data = static_cast<const std::byte*>(t.data) + t.byte_offset;
   return true;
 }
@@ -127,6 +128,8 @@ struct RawMemory {
 
 }  // namespace
 
+bool ViewOfAnyDevice(PyObject* tensor, TensorView& view) { return ViewOf(tensor, view, false); }
+
 bool Describer::PlainTensor(PyObject* tensor) {
   TensorView view;
   if (!ViewOf(tensor, view)) return false;
@@ -149,7 +152,11 @@ void Describer::Tensor(PyObject* tensor) {
   ++leaves_;
   const Torch& torch = torch_objects();
   PyTypeObject* const type = Py_TYPE(tensor);
-  if ((type == torch.tensor || type == torch.parameter) && PlainTensor(tensor)) return;
+  if (type == torch.tensor || type == torch.parameter) {
+    if (session().device_force && DeferTensor(builder_, tensor, produces_)) return;
+    if (PlainTensor(tensor)) return;
+    if (session().device && DeferTensor(builder_, tensor, produces_)) return;
+  }
   AnyTensor(tensor);
 }
 

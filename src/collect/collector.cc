@@ -108,6 +108,14 @@ void CollectorImpl::SetEnvironment(const Environment& environment) {
   environment_ = environment;
 }
 
+std::string CollectorImpl::OriginText(const MemoryId& memory,
+                                      std::span<const int64_t> shape) const {
+  std::string text;
+  if (config_.evidence == config::Evidence::kNone || memory.storage == 0) return text;
+  origins_.AppendFrom(text, {memory, shape, memory.dtype}, step());
+  return text;
+}
+
 void CollectorImpl::SetState(std::string json) {
   if (abandoned_) return;
   const std::lock_guard lock(mutex_);

@@ -16,6 +16,7 @@
 #include "base/log.h"
 #include "base/result.h"
 #include "config/collect_config.h"
+#include "metrics/tensor_stats.h"
 #include "tensor/view.h"
 
 namespace msprobe::collect {
@@ -54,6 +55,7 @@ struct MemoryId {
   int64_t version = 0;
   const void* address = nullptr;
   std::span<const int64_t> strides;
+  DType dtype = DType::kF32;
 };
 
 // A tensor as the capture side sees it. Memory is read before the call returns.
@@ -66,6 +68,8 @@ struct TensorLeaf {
   std::string_view
       extra_json;   // further members after requires_grad ("\"device_mesh\": …"), or empty
   MemoryId memory;  // for "from"
+  const metrics::TensorStats* statistics = nullptr;  // measured elsewhere: `view` is not read
+  std::string_view from_json;  // with them: what OriginText() said when they were asked for
 };
 
 // Builds the JSON of one entry. Lists and objects nest; each leaf call places one value at the
@@ -90,6 +94,11 @@ class EntryBuilder {
   virtual void CloseObject() = 0;
 
   virtual void Tensor(const TensorLeaf& leaf) = 0;
+  // A tensor whose statistics come later, by Settle() before Commit(): for memory that only its
+  // device reads. Whether this entry can have such leaves (statistics, no files, no slice):
+  virtual bool CanDefer() const = 0;
+  virtual uint32_t DeferredTensor(const TensorLeaf& leaf) = 0;  // its number; UINT32_MAX: no place
+  virtual void Settle(uint32_t number, const metrics::TensorStats& statistics) = 0;
   virtual void Null() = 0;  // Python's None
   virtual void AbsentLeaf(Absent code,
                           std::string_view reason) = 0;  // null, explained in the entry's "absent"
@@ -165,7 +174,12 @@ class Collector {
   virtual config::Evidence evidence() const = 0;
   virtual bool reuses_statistics() const = 0;
   virtual bool gradients_by_argument() const = 0;  // backward_layout
-  virtual bool wants_every() const = 0;            // functions that no list names, too
+  virtual config::DeviceStatistics device_statistics() const = 0;
+  // Parameter gradients are plain statistics, which may come later.
+  virtual bool defers_parameter_grads() const = 0;
+  // `"from": {…}` of a tensor as things stand, or empty.
+  virtual std::string OriginText(const MemoryId& memory, std::span<const int64_t> shape) const = 0;
+  virtual bool wants_every() const = 0;  // functions that no list names, too
   // What the state of the program was when the step began (JSON of one value): goes to the footer.
   virtual void SetState(std::string json) = 0;
   // Memory that is gone; its numbers may come again.

@@ -285,20 +285,24 @@ void Entry::Tensor(const TensorLeaf& leaf) {
 }
 
 // `whole`: no slice of the tensor was taken.
-void Entry::MeasureTensor(const TensorLeaf& leaf, std::string_view data_name, bool whole) {
-  LeafNotes notes{.data_name = data_name, .evidence = {}, .known = nullptr, .measured = nullptr};
+void Entry::MeasureTensor(const TensorLeaf& leaf, std::string_view data_name, bool whole,
+                          Gap* gap) {
+  LeafNotes notes;
+  notes.data_name = data_name;
   std::string from;
   std::optional<metrics::TensorStats> known;
   metrics::TensorStats measured;
   const bool can_reuse = style_.reuse && whole && leaf.view != nullptr;
-  if (style_.origins != nullptr && leaf.memory.storage != 0 && leaf.view != nullptr) {
-    const Origins::Piece piece{leaf.memory, leaf.view->shape, leaf.view->dtype};
+  if (style_.origins != nullptr && leaf.memory.storage != 0) {
+    const Origins::Piece piece{leaf.memory, leaf.shape, leaf.memory.dtype};
     if (style_.from && !produces_) style_.origins->AppendFrom(from, piece, style_.step);
     if (can_reuse) known = style_.origins->Statistics(piece);
   }
-  notes.evidence = from;
-  if (known.has_value()) notes.known = &*known;
+  notes.evidence = leaf.from_json.empty() ? std::string_view(from) : leaf.from_json;
+  notes.reused = known.has_value();
+  notes.known = known.has_value() ? &*known : leaf.statistics;
   notes.measured = &measured;
+  notes.gap = gap;
   const NonFinite seen = AppendTensorLeaf(memory_.text, leaf, style_.leaf, notes);
   non_finite_ = non_finite_ || (seen.known && seen.any);
   if (output_part_ && seen.known) flag_ = flag_ == 1 || seen.any ? 1 : 0;
@@ -306,11 +310,32 @@ void Entry::MeasureTensor(const TensorLeaf& leaf, std::string_view data_name, bo
 }
 
 void Entry::NoteOrigin(const TensorLeaf& leaf, const metrics::TensorStats* statistics) {
-  if (style_.origins == nullptr || leaf.memory.storage == 0 || leaf.view == nullptr) return;
+  if (style_.origins == nullptr || leaf.memory.storage == 0) return;
   const bool module =
       tag_.kind == EntryTag::Kind::kModule || tag_.kind == EntryTag::Kind::kModuleBackward;
-  style_.origins->Note({leaf.memory, leaf.view->shape, leaf.view->dtype},
+  style_.origins->Note({leaf.memory, leaf.shape, leaf.memory.dtype},
                        {memory_.name, LeafPath(), style_.step, module, statistics});
+}
+
+bool Entry::CanDefer() const {
+  return in_part_ && !skipping_ && !fragment_ && !whole_ && style_.tensors == nullptr &&
+         style_.leaf.statistics && style_.leaf.summary == config::SummaryMode::kStatistics &&
+         !style_.leaf.hash && (style_.slice == nullptr || style_.slice->empty());
+}
+
+uint32_t Entry::DeferredTensor(const TensorLeaf& leaf) {
+  if (!CanDefer() || !Place()) return UINT32_MAX;
+  Gap gap;
+  MeasureTensor(leaf, {}, true, &gap);
+  gaps_.push_back(gap);
+  settled_.emplace_back();
+  return static_cast<uint32_t>(gaps_.size() - 1);
+}
+
+void Entry::Settle(uint32_t number, const metrics::TensorStats& statistics) {
+  if (done_ || number >= settled_.size()) return;
+  settled_[number] = statistics;
+  non_finite_ = non_finite_ || statistics.nan + statistics.inf > 0;
 }
 
 void Entry::Null() {
@@ -363,6 +388,7 @@ void Entry::CloseText() {
     return;
   }
   EndPart();
+  if (!gaps_.empty()) memory_.text = FillGaps(memory_.text, gaps_, settled_);
   std::string& text = memory_.text;
   if (whole_) return;
   if (style_.with_flag) {

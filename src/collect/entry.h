@@ -90,7 +90,7 @@ class EntryOwner {
  public:
   virtual ~EntryOwner() = default;
   virtual bool WantsHeldFiles(const Entry& entry) = 0;  // its text is complete
-  virtual void Finish(Entry& entry, bool commit) = 0;  // then the memory may be taken back
+  virtual void Finish(Entry& entry, bool commit) = 0;   // then the memory may be taken back
 };
 
 class Entry final : public EntryBuilder {
@@ -109,6 +109,9 @@ class Entry final : public EntryBuilder {
   void Key(std::string_view key) override;
   void CloseObject() override { Close(true); }
   void Tensor(const TensorLeaf& leaf) override;
+  bool CanDefer() const override;
+  uint32_t DeferredTensor(const TensorLeaf& leaf) override;
+  void Settle(uint32_t number, const metrics::TensorStats& statistics) override;
   void Null() override;
   void AbsentLeaf(Absent code, std::string_view reason) override;
   void Scalar(std::string_view type, std::string_view value_json) override;
@@ -146,7 +149,8 @@ class Entry final : public EntryBuilder {
   std::string SaveTensor(const TensorView& view);
   std::string SaveLater(std::string stem, std::string path, const TensorView& view);
   void SettleHeldFiles();
-  void MeasureTensor(const TensorLeaf& leaf, std::string_view data_name, bool whole);
+  void MeasureTensor(const TensorLeaf& leaf, std::string_view data_name, bool whole,
+                     Gap* gap = nullptr);
   void NoteOrigin(const TensorLeaf& leaf, const metrics::TensorStats* statistics);
 
   EntryOwner& owner_;
@@ -161,6 +165,8 @@ class Entry final : public EntryBuilder {
   uint32_t dropped_depth_ = 0;  // containers open that have no place
   uint64_t failed_leaves_ = 0;
   std::vector<EntrySlot> slots_;
+  std::vector<Gap> gaps_;  // of leaves whose statistics come later
+  std::vector<metrics::TensorStats> settled_;
   std::vector<EntryFile> files_;
   size_t body_size_ = 0;
   bool non_finite_ = false;

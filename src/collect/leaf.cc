@@ -145,7 +145,10 @@ NonFinite AppendTensorLeaf(std::string& out, const TensorLeaf& leaf, const LeafS
     else if (leaf.view != nullptr)
       stats = metrics::StatsOf(*leaf.view);
     if (notes.measured != nullptr) *notes.measured = stats;
-    if (style.statistics) AppendStatistics(out, stats);
+    if (notes.gap != nullptr)
+      notes.gap->statistics = out.size();
+    else if (style.statistics)
+      AppendStatistics(out, stats);
   }
   if (leaf.type != "numpy.ndarray") {  // arrays have no such thing (dump.md 11.3)
     out += leaf.requires_grad ? ", \"requires_grad\": true" : ", \"requires_grad\": false";
@@ -161,18 +164,37 @@ NonFinite AppendTensorLeaf(std::string& out, const TensorLeaf& leaf, const LeafS
   if (style.statistics &&
       (style.summary == SummaryMode::kMd5 || style.summary == SummaryMode::kHash64))
     AppendChecksum(out, style.summary, leaf.view);
+  if (notes.gap != nullptr) notes.gap->non_finite = out.size();
   AppendNonFinite(out, stats);
   if (style.hash && leaf.view != nullptr) {
     fmt::format_to(std::back_inserter(out), ", \"hash64\": \"{:016x}\"",
                    metrics::Hash64Of(*leaf.view));
   }
-  if (notes.known != nullptr) out += ", \"reused\": true";
+  if (notes.reused) out += ", \"reused\": true";
   if (!notes.evidence.empty()) {
     out += ", ";
     out += notes.evidence;
   }
   out += '}';
   return {leaf.view != nullptr && !xor_mode, stats.nan + stats.inf > 0};
+}
+
+std::string FillGaps(std::string_view text, std::span<const Gap> gaps,
+                     std::span<const metrics::TensorStats> statistics) {
+  std::string out;
+  out.reserve(text.size() + gaps.size() * 96);
+  size_t from = 0;
+  for (size_t i = 0; i < gaps.size(); ++i) {
+    const metrics::TensorStats stats =
+        i < statistics.size() ? statistics[i] : metrics::TensorStats{};
+    out += text.substr(from, gaps[i].statistics - from);
+    AppendStatistics(out, stats);
+    out += text.substr(gaps[i].statistics, gaps[i].non_finite - gaps[i].statistics);
+    AppendNonFinite(out, stats);
+    from = gaps[i].non_finite;
+  }
+  out += text.substr(from);
+  return out;
 }
 
 TensorView Sliced(const TensorView& view, std::span<const config::SliceItem> items, Shape& shape,

@@ -30,12 +30,24 @@ struct NonFinite {
   bool any = false;
 };
 
+// A leaf whose statistics arrive later: places in a text.
+struct Gap {
+  size_t statistics = 0, non_finite = 0;
+};
+// `text` with the statistics of each gap put in; gaps in ascending order. Missing ones are nulls.
+std::string FillGaps(std::string_view text, std::span<const Gap> gaps,
+                     std::span<const metrics::TensorStats> statistics);
+
 // What is known of a leaf beside the tensor itself.
 struct LeafNotes {
   std::string_view data_name;                   // empty: no file was written
   std::string_view evidence;                    // further members, at the very end, or empty
   const metrics::TensorStats* known = nullptr;  // measured before: not measured again
-  metrics::TensorStats* measured = nullptr;     // out
+  bool reused = false;                          // `known` are those of another leaf
+  // Out, when not null: the statistics are left out, and these are the places in `out` where their
+  // texts belong (FillGaps).
+  struct Gap* gap = nullptr;
+  metrics::TensorStats* measured = nullptr;  // out
 };
 
 // Appends the leaf. Keys and their order:

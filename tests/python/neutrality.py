@@ -30,12 +30,13 @@ from msprobe.pytorch import PrecisionDebugger
 STEPS = 20
 LEVELS = ("L0", "L1", "mix")
 TASKS = ("statistics", "tensor", "md5")
-CELLS = (*product(LEVELS, TASKS), ("mix", "full"))
+CELLS = (*product(LEVELS, TASKS), ("mix", "full"), ("mix", "device"))
 # Settings of a column beside its level. "full": everything that capture can do beyond the default.
 SETTINGS: dict[str, dict[str, Any]] = {
     "statistics": {},
     "tensor": {"task": "tensor"},
     "md5": {"section": {"summary_mode": "md5"}},
+    "device": {"device_statistics": "force"},
     "full": {"evidence": "full", "backward_layout": "arguments", "risk_level": "EVERY"},
 }
 

@@ -23,7 +23,8 @@ from msprobe.pytorch import PrecisionDebugger
 # every level. The two large ones take seconds per cell.
 CELLS = dict.fromkeys(neutrality.KINDS, (("mix", "statistics"), ("L0", "tensor")))
 CELLS |= dict.fromkeys(neutrality.TRANSFORMERS, (("mix", "statistics"),))
-CELLS["attention, residual, shared weight"] += (("L0", "md5"), ("L1", "statistics"), ("mix", "tensor"), ("mix", "full"))
+CELLS["attention, residual, shared weight"] += (("L0", "md5"), ("L1", "statistics"), ("mix", "tensor"))
+CELLS["attention, residual, shared weight"] += (("mix", "full"), ("mix", "device"))
 CELLS["double backward"] += (("mix", "full"),)
 CELLS["checkpoints of both sorts"] += (("mix", "full"),)
 

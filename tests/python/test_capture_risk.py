@@ -13,11 +13,10 @@ def script():
     F.linear(x, x)
     torch.chain_matmul(x, x)
     torch.gather(x, 0, torch.zeros(1, 1, dtype=torch.int64))
-    torch.relu(x)
     x.half().float().to(torch.bfloat16).clamp(0, 1)
     x.reshape(4)
     x.view(4)
-    -x
+    torch.relu(-x)
     torch.ops.aten.add(x, x)
     torch.linalg.eigh(x)
     torch.fft.fft(x)
@@ -25,10 +24,10 @@ def script():
 
 CORE = ["Functional.linear", "Torch.chain_matmul"]
 FOCUS = [
-    *CORE, "Torch.gather", "Torch.relu", "Tensor.half", "Tensor.float", "Tensor.to", "Tensor.clamp",
+    *CORE, "Torch.gather", "Tensor.half", "Tensor.float", "Tensor.to", "Tensor.clamp", "Torch.relu",
 ]  # fmt: skip
-ALL = [*FOCUS, "Tensor.reshape"]
-EVERY = [*ALL, "Tensor.view", "Tensor.neg", "Aten.add", "Torch.eigh", "Torch.fft"]
+ALL = [*FOCUS[:-1], "Tensor.reshape", "Torch.relu"]
+EVERY = [*ALL[:-1], "Tensor.view", "Tensor.neg", "Torch.relu", "Aten.add", "Torch.eigh", "Torch.fft"]
 
 
 @pytest.mark.filterwarnings("ignore:torch.chain_matmul")

@@ -22,7 +22,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from msprobe._core import capture
-from msprobe.pytorch import _evidence, _leaf
+from msprobe.pytorch import _device, _evidence, _leaf
 
 _RISKS = {"CORE": 0, "FOCUS": 1, "LOW": 2}
 _DROPOUTS = {
@@ -182,6 +182,8 @@ def _initialise() -> None:
             "next_sequence": _leaf.next_sequence,
             "getline": linecache.getline,
             "every_entry": _every_entry,
+            "reduce": _device.reduce,
+            "fetch": _device.fetch,
             "any_autocast": _evidence.any_autocast,
             "autocast_text": _evidence.autocast_text,
             "random_state": _evidence.random_state,
@@ -313,7 +315,8 @@ def add_entry(prefix: str, name: str, risk: str = "FOCUS", qualified: str = "") 
 # Of torch.Tensor: they belong to the autograd graph or to Python, and compute nothing.
 _NO_CALLS = {
     "__get__", "__set__", "__delete__", "backward", "register_hook", "register_post_accumulate_grad_hook",
-    "retain_grad", "__repr__", "__format__", "__hash__", "__dir__", "__torch_function__", "__reduce_ex__", "__setstate__",
+    "retain_grad", "__repr__", "__format__", "__hash__", "__dir__", "__torch_function__", "__reduce_ex__",
+    "__setstate__",
 }  # fmt: skip
 
 

@@ -37,6 +37,8 @@ def check_models(model: Any) -> list[nn.Module]:
 
 
 def _class_name(module: nn.Module) -> str:
+    if _is_script(module):
+        return str(getattr(module, "original_name", type(module).__name__))
     return type(module._orig_mod if is_compiled(module) else module).__name__
 
 
@@ -120,8 +122,10 @@ class ModuleHooks:
         chosen = self._numbers.values() if only is None else [self._numbers[id(only)]]
         for module, number in chosen:
             pre, post = capture.pre_hook(number), capture.post_hook(number)
-            self._handles.append(module.register_forward_pre_hook(pre, with_kwargs=True))
-            self._handles.append(module.register_forward_hook(post, with_kwargs=True, always_call=True, prepend=True))
+            # By the base class: script modules refuse hooks by their own method, but call them.
+            before, after = nn.Module.register_forward_pre_hook, nn.Module.register_forward_hook
+            self._handles.append(before(module, pre, with_kwargs=True))
+            self._handles.append(after(module, post, with_kwargs=True, always_call=True, prepend=True))
             if gradients and number not in self._with_parameters and not _is_script(module):
                 self._with_parameters.add(number)
                 self._hook_parameters(module, number)
@@ -146,7 +150,8 @@ class ModuleHooks:
             return
         names = []
         for module, number in self._numbers.values():
-            runs = type(module).forward is not nn.Module.forward  # a list of modules is not called
+            # A list of modules is not called.
+            runs = _is_script(module) or type(module).forward is not nn.Module.forward
             if runs and number not in self._said and not capture.was_entered(number):
                 self._said.add(number)
                 names.append(self._paths[number])
