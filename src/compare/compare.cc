@@ -82,7 +82,15 @@ Result<Mode> DetectMode(const Side& target, const Side& golden, const Input& inp
   for (const auto& [side, path] :
        {std::pair(&target, &input.target_json), {&golden, &input.golden_json}}) {
     if (side->entries.empty()) {
-      return Error(ErrorCode::kNothingToDo, "it has no entries").At(*path).Key("data");
+      Error error = Error(ErrorCode::kNothingToDo, "it has no entries").At(*path).Key("data");
+      // A run that was killed early has its entries in the journal alone, which is easily left
+      // behind: it is hidden.
+      if (!side->info.header.complete.has_value()) {
+        error = std::move(error).Hint(
+            "if the run was killed, its entries are in .msprobe_journal beside the file: copy the "
+            "whole folder");
+      }
+      return error;
     }
   }
   if (task == "tensor") return Mode::kTensor;
