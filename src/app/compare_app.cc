@@ -356,6 +356,17 @@ Status WriteSummary(const CompareOptions& options, const CompareRun& run) {
   return FitMode(run.summary_path, options.face);
 }
 
+// Tables and summary do not depend on the page: without it the run is done in part.
+void FinishPage(const CompareOptions& options, CompareHtml& html, CompareRun& run, LogSink& log) {
+  Status done = html.Finish(options, run);
+  if (done.ok()) done = FitMode(run.html_path, options.face);
+  if (done.ok()) return;
+  run.messages.push_back("no page was written: " + done.error().ToString());
+  log.Error(run.messages.back());
+  run.html_path.clear();
+  run.partial = true;
+}
+
 bool AllFailed(const CompareRun& run) {
   return std::all_of(run.ranks.begin(), run.ranks.end(),
                      [](const RankOutcome& r) { return r.error.has_value(); });
@@ -474,10 +485,7 @@ Result<CompareRun> Compare(const CompareOptions& options, LogSink& outer_log,
   if (shared.junit) MSPROBE_TRY(shared.junit->Finish(run));
   if (shared.html) run.html_path = shared.html->path();
   run.summary_path = JoinPath(options.output_dir, WithStamp("compare_summary_{ts}.json", stamp));
-  if (shared.html) {
-    MSPROBE_TRY(shared.html->Finish(options, run));
-    MSPROBE_TRY(FitMode(run.html_path, options.face));
-  }
+  if (shared.html) FinishPage(options, *shared.html, run, outer_log);
   MSPROBE_TRY(WriteSummary(options, run));
   return run;
 }

@@ -304,7 +304,13 @@ Status CompareHtml::Add(size_t index, const CompareOptions& options, const RankO
     if (cancel != nullptr && cancel->cancelled()) {
       return Error(ErrorCode::kCancelled, "interrupted while the page was made");
     }
-    MSPROBE_ASSIGN(part.block, report_->AddTable(table));
+    const Result<uint32_t> block = report_->AddTable(table);
+    if (!block.ok()) {
+      const std::lock_guard lock(mutex_);
+      if (!failure_) failure_ = block.error();
+      return {};
+    }
+    part.block = *block;
     part.rows = table.rows();
   }
   part.label = RankLabel(rank.job);
@@ -322,6 +328,7 @@ Status CompareHtml::Add(size_t index, const CompareOptions& options, const RankO
 }
 
 Status CompareHtml::Finish(const CompareOptions& options, const CompareRun& run) {
+  if (failure_) return *failure_;
   HtmlPage page;
   page.title = "Comparison of two dumps";
   AddAnswer(run, first_state_, page);

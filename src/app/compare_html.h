@@ -2,6 +2,8 @@
 #pragma once
 
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,7 +20,8 @@ class CompareHtml {
   // `jobs`: pairs that will come. Errors: those of HtmlReport::Create.
   static Result<std::unique_ptr<CompareHtml>> Create(const std::string& path, size_t jobs);
 
-  // From any thread. `index`: place of the pair in CompareRun::ranks.
+  // From any thread. `index`: place of the pair in CompareRun::ranks. A failure to write is kept for
+  // Finish(): the tables on disk do not depend on the page.
   Status Add(size_t index, const CompareOptions& options, const RankOutcome& rank,
              const compare::Comparison& comparison, const CancelToken* cancel);
   // Everything but the rows; then the file appears.
@@ -32,6 +35,8 @@ class CompareHtml {
   std::unique_ptr<report::HtmlReport> report_;
   std::vector<report::HtmlPart> parts_;
   std::vector<compare::State> first_state_;  // of the first bad row of each part
+  std::mutex mutex_;
+  std::optional<Error> failure_;
 };
 
 }  // namespace msprobe::app
