@@ -20,9 +20,9 @@ struct HtmlColumn {
   };
   std::string key, title;
   Kind kind = Kind::kText;
-  bool shown = false;  // in the table; others only in the details
-  int width = 0;       // of the shown column, in pixels; 0 = what is left
-  std::string help = {};    // one sentence
+  bool shown = false;     // in the table; others only in the details
+  int width = 0;          // of the shown column, in pixels; 0 = what is left
+  std::string help = {};  // one sentence
 };
 
 // Compact JSON by columns: {"n":2,"columns":{"name":{"v":["a","b"]},"kind":{"d":["x"],"c":[0,0]}}}.
