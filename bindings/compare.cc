@@ -13,6 +13,7 @@
 #include <future>
 #include <limits>
 
+#include "app/analysis_app.h"
 #include "app/compare_app.h"
 #include "app/compare_summary.h"
 #include "app/compare_table.h"
@@ -43,16 +44,19 @@ class PythonLog final : public LogSink {
   nb::object log_;
 };
 
-// Runs `work` beside this thread, so that Python sees Ctrl-C at once; the first interrupt cancels.
-Result<app::CompareRun> RunInterruptible(const app::CompareOptions& options, LogSink& log) {
+// Runs `use_case` beside this thread, so that Python sees Ctrl-C at once; the first interrupt
+// cancels.
+template <class Run>
+Result<Run> RunInterruptible(Result<Run> (*use_case)(const app::CompareOptions&, LogSink&,
+                                                     ProgressSink&, const CancelToken*),
+                             const app::CompareOptions& options, LogSink& log) {
   CancelToken cancel;
-  std::optional<Result<app::CompareRun>> out;
+  std::optional<Result<Run>> out;
   bool interrupted = false;
   {
     const nb::gil_scoped_release release;
-    auto work = std::async(std::launch::async, [&] {
-      out.emplace(app::Compare(options, log, NullProgress(), &cancel));
-    });
+    auto work = std::async(std::launch::async,
+                           [&] { out.emplace(use_case(options, log, NullProgress(), &cancel)); });
     while (work.wait_for(std::chrono::milliseconds(50)) != std::future_status::ready) {
       if (interrupted) continue;
       const nb::gil_scoped_acquire acquire;
@@ -306,9 +310,63 @@ config::NameMap ReadMapping(const std::string& path) {
 
 PyRun CompareDumps(const app::CompareOptions& options) {
   PythonLog log;
-  Result<app::CompareRun> run = RunInterruptible(options, log);
+  Result<app::CompareRun> run = RunInterruptible(&app::Compare, options, log);
   if (!run.ok()) RaiseError(run.error(), "CompareError");
   return {std::move(run).value(), options};
+}
+
+std::string RulesOf(const app::CompareOptions& options) {
+  return options.rule_file ? "file" : std::string(app::RuleSetName(options.rules));
+}
+
+void SetRules(app::CompareOptions& options, const std::string& value) {
+  options.rule_file = nullptr;
+  for (const compare::RuleSet set :
+       {compare::RuleSet::kDefault, compare::RuleSet::kBase, compare::RuleSet::kUpstream}) {
+    if (value != app::RuleSetName(set)) continue;
+    options.rules = set;
+    return;
+  }
+  PythonLog log;
+  Result<config::RuleFile> file = config::ReadRuleFile(value, log);
+  if (!file.ok()) RaiseError(file.error(), "ConfigError");
+  options.rules = compare::RuleSet::kDefault;
+  options.rule_file = std::make_shared<const config::RuleFile>(std::move(file).value());
+}
+
+app::AnalysisRun AnalyzeDumps(const app::CompareOptions& options) {
+  PythonLog log;
+  Result<app::AnalysisRun> run = RunInterruptible(&app::AnalyzeDifferences, options, log);
+  if (!run.ok()) RaiseError(run.error(), "CompareError");
+  return std::move(run).value();
+}
+
+void BindAnalysis(nb::module_& m) {
+  using R = app::AnalysisRun;
+  nb::class_<R>(m, "DifferenceResult", "Where two dumps differ first, over all ranks.")
+      .def_prop_ro(
+          "first",
+          [](const R& r) {
+            nb::list out;
+            for (const app::FoundEntry& f : r.first) {
+              nb::dict found;
+              found["step"] = f.step;
+              found["rank"] = f.rank;
+              found["entry"] = f.entry;
+              found["reason"] = f.reason;
+              out.append(found);
+            }
+            return out;
+          },
+          nb::sig("def first(self, /) -> list[dict[str, Any]]"),
+          "The entries found: step, rank, entry, reason. Empty when no compared output differs.")
+      .def_prop_ro(
+          "reports", [](const R& r) { return r.reports; }, "Paths of diff_analyze_*.json.")
+      .def_prop_ro("summary_path", [](const R& r) { return r.summary_path; })
+      .def_prop_ro(
+          "partial", [](const R& r) { return r.partial; }, "Some rank failed or is missing.")
+      .def_prop_ro("messages", [](const R& r) { return r.messages; })
+      .def("__str__", [](const R& r) { return app::AnalysisAnswer(r); });
 }
 
 void BindOptions(nb::module_& m) {
@@ -347,6 +405,8 @@ void BindOptions(nb::module_& m) {
             o.cell_mapping = std::move(map);
           },
           nb::arg().none(), "Pairs of module names or classes, target first.")
+      .def_prop_rw("rules", &RulesOf, &SetRules,
+                   "default, base, upstream, or the path of a YAML file; reads: file.")
       .def_rw("suffix", &O::suffix, "Of file names, for two files only.")
       .def_rw("workers", &O::workers, "Threads; 0 = all cores.")
       .def_rw("resume", &O::resume, "Take over what an interrupted run had compared.")
@@ -374,12 +434,15 @@ void RegisterCompare(nb::module_& m) {
   BindOptions(m);
   BindRank(m);
   BindRun(m);
+  BindAnalysis(m);
   m.def("read_name_map", &ReadMapping, nb::arg("path"),
         "Read a -dm or -cm file: pairs of names in file order. Raises ConfigError.");
   m.def(
       "compare", &CompareDumps, nb::arg("options"),
       "Compare two dumps (files, or folders of ranks or steps) and write reports.\n\n"
       "The GIL is released; Ctrl-C stops it. Raises CompareError when nothing could be compared.");
+  m.def("analyze_differences", &AnalyzeDumps, nb::arg("options"),
+        "Search the first entries that differ (-da), write JSON. Raises as compare().");
 }
 
 }  // namespace msprobe::bindings

@@ -40,7 +40,7 @@ def cpp_tests(root: Path) -> set[str]:
 
 def python_tests(root: Path) -> set[str]:
     found = set()
-    for top in ("tests/python", "tests/cli", "tests/browser"):
+    for top in ("tests/python", "tests/cli", "tests/browser", "tests/controls"):
         for path in (root / top).rglob("test_*.py"):
             name = path.relative_to(root).as_posix()
             for node in ast.parse(path.read_text(encoding="utf-8"), str(path)).body:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias, overload
 
 from msprobe import _core
 from msprobe.errors import ConfigError, ErrorCode
@@ -33,12 +33,15 @@ _KNOWN = frozenset(
         "ranks",
         "steps",
         "backend",
+        "rules",
         "workers",
     )
 )
 
 
-def compare(input_param: Mapping[str, Any], output_path: _Path, **kwargs: Any) -> _core.CompareResult:
+def compare(
+    input_param: Mapping[str, Any], output_path: _Path, **kwargs: Any
+) -> _core.CompareResult | _core.DifferenceResult:
     """Compare two dump.json (or debug.json) files and write the report.
 
     Args:
@@ -49,10 +52,12 @@ def compare(input_param: Mapping[str, Any], output_path: _Path, **kwargs: Any) -
         **kwargs: `stack_mode=False`, `auto_analyze=True` (advisor), `fuzzy_match=False`, `highlight=False`,
             `data_mapping` (path of a YAML file or a dict of row names), `suffix=''` (of file names), `workers=0` (all
             cores), `keep_rows=False` (see `RankResult.rows` and `RankResult.arrays`), `resume=False`,
-            `consistent_check=False` with `backend="fsdp"` or `"megatron"`.
+            `consistent_check=False` with `backend="fsdp"` or `"megatron"`, `rules="default"` (or `"base"`,
+            `"upstream"`, the path of a YAML file; docs/compare.md).
 
     Returns:
-        Counts per verdict, the first bad entry and the paths of everything written; rows with `keep_rows=True`.
+        Counts per verdict, the first bad entry and the paths of everything written; rows with `keep_rows=True`. With
+        `first_diff_analyze=True` a `DifferenceResult` instead: the entries that differ first.
 
     Raises:
         ConfigError: An argument is wrong.
@@ -71,7 +76,24 @@ def compare(input_param: Mapping[str, Any], output_path: _Path, **kwargs: Any) -
         # Scripts written for the 8.x releases read these two keys afterwards.
         input_param["npu_dump_data_dir"] = os.path.join(os.path.dirname(target), "dump_tensor_data")
         input_param["bench_dump_data_dir"] = os.path.join(os.path.dirname(golden), "dump_tensor_data")
-    return _core.compare(options)
+    return _run(options, kwargs)
+
+
+@overload
+def compare_distributed(
+    npu_dump_dir: _Path,
+    bench_dump_dir: _Path,
+    output_path: _Path,
+    *,
+    first_diff_analyze: Literal[True],
+    **kwargs: Any,
+) -> _core.DifferenceResult: ...
+
+
+@overload
+def compare_distributed(
+    npu_dump_dir: _Path, bench_dump_dir: _Path, output_path: _Path, **kwargs: Any
+) -> _core.CompareResult: ...
 
 
 def compare_distributed(
@@ -79,7 +101,7 @@ def compare_distributed(
     bench_dump_dir: _Path,
     output_path: _Path,
     **kwargs: Any,
-) -> _core.CompareResult:
+) -> _core.CompareResult | _core.DifferenceResult:
     """Compare two step folders (or dump roots) rank by rank.
 
     Args:
@@ -98,7 +120,13 @@ def compare_distributed(
     if kwargs.get("suffix"):
         raise ConfigError(ErrorCode.INVALID_ARGUMENT, "suffix: reports of ranks are named by their rank", "suffix")
     row_log = kwargs.pop("is_print_compare_log", False)
-    return _core.compare(_options((npu_dump_dir, bench_dump_dir, output_path), kwargs, row_log=row_log))
+    return _run(_options((npu_dump_dir, bench_dump_dir, output_path), kwargs, row_log=row_log), kwargs)
+
+
+def _run(options: _core.CompareOptions, kwargs: dict[str, Any]) -> _core.CompareResult | _core.DifferenceResult:
+    if kwargs.get("first_diff_analyze"):
+        return _core.analyze_differences(options)
+    return _core.compare(options)
 
 
 def _path_of(params: Mapping[str, Any], *keys: str) -> str:
@@ -133,9 +161,8 @@ def _options(paths: tuple[_Path, _Path, _Path], kwargs: dict[str, Any], *, row_l
     for name, value in flags.items():
         if not isinstance(value, bool):
             raise ConfigError(ErrorCode.INVALID_ARGUMENT, f"{name} should be a bool, got {value!r}", name)
-    for name in ("first_diff_analyze", "api_mapping"):
-        if kwargs.get(name):
-            raise ConfigError(ErrorCode.UNSUPPORTED, f"{name}: this build does not have it for PyTorch dumps yet", name)
+    if kwargs.get("api_mapping"):
+        raise ConfigError(ErrorCode.UNSUPPORTED, "api_mapping is not for PyTorch dumps", "api_mapping")
     names = ("the target path", "the golden path", "output_path")
     options = _core.CompareOptions(*(_path(p, name) for p, name in zip(paths, names, strict=True)))
     options.stack_mode = kwargs.get("stack_mode", False)
@@ -159,6 +186,8 @@ def _options(paths: tuple[_Path, _Path, _Path], kwargs: dict[str, Any], *, row_l
                 ErrorCode.INVALID_ARGUMENT, f"backend should be 'fsdp' or 'megatron', got {backend!r}", "backend"
             )
         options.backend = backend
+    if kwargs.get("rules") is not None:
+        options.rules = _path(kwargs["rules"], "rules")
     options.workers = _count(kwargs.get("workers", 0), "workers")
     options.keep_rows = kwargs.get("keep_rows", False)
     return options

@@ -202,6 +202,13 @@ class CompareOptions:
     def cell_mapping(self, arg: Sequence[tuple[str, str]] | None, /) -> None: ...
 
     @property
+    def rules(self) -> str:
+        """default, base, upstream, or the path of a YAML file; reads: file."""
+
+    @rules.setter
+    def rules(self, arg: str, /) -> None: ...
+
+    @property
     def suffix(self) -> str:
         """Of file names, for two files only."""
 
@@ -335,6 +342,31 @@ class CompareResult:
 
     def __str__(self) -> str: ...
 
+class DifferenceResult:
+    """Where two dumps differ first, over all ranks."""
+
+    @property
+    def first(self) -> list[dict[str, Any]]:
+        """
+        The entries found: step, rank, entry, reason. Empty when no compared output differs.
+        """
+
+    @property
+    def reports(self) -> list[str]:
+        """Paths of diff_analyze_*.json."""
+
+    @property
+    def summary_path(self) -> str: ...
+
+    @property
+    def partial(self) -> bool:
+        """Some rank failed or is missing."""
+
+    @property
+    def messages(self) -> list[str]: ...
+
+    def __str__(self) -> str: ...
+
 def read_name_map(path: str) -> list[tuple[str, str]]:
     """
     Read a -dm or -cm file: pairs of names in file order. Raises ConfigError.
@@ -346,6 +378,9 @@ def compare(options: CompareOptions) -> CompareResult:
 
     The GIL is released; Ctrl-C stops it. Raises CompareError when nothing could be compared.
     """
+
+def analyze_differences(options: CompareOptions) -> DifferenceResult:
+    """Search the first entries that differ (-da), write JSON. Raises as compare()."""
 
 def tensor_stats(array: Annotated[NDArray[Any], dict(device='cpu', writable=False)], dtype: str = '') -> dict[str, Any]:
     """

@@ -13,8 +13,10 @@
 namespace msprobe::compare {
 namespace {
 
-// Cells of one table of scores; beyond it a stretch is paired greedily.
+// Cells of one table of scores, and of all tables together; beyond it stretches are paired
+// greedily.
 constexpr size_t kMostCells = 4 << 20;
+constexpr size_t kMostCellsTogether = 32 << 20;
 constexpr size_t kMostValues = 8;
 constexpr double kAlike = 0.01;
 
@@ -25,28 +27,42 @@ std::string_view LastPart(std::string_view base) {
 
 // What has to agree for two entries to meet, and what may.
 struct Sketch {
-  std::string token;          // operator or class, direction, shapes of its tensors
-  std::string base;           // with direction
+  uint32_t token = 0;         // number of: operator or class, direction, shapes of its tensors
+  uint32_t base = 0;          // number of: name without call number, direction
   std::vector<double> norms;  // of the first tensors; NaN: not recorded
 };
 
-Sketch SketchOf(const Side& side, size_t index) {
+// Equal texts have equal numbers.
+class Numbers {
+ public:
+  uint32_t Of(std::string&& text) {
+    return numbers_.try_emplace(std::move(text), static_cast<uint32_t>(numbers_.size()))
+        .first->second;
+  }
+
+ private:
+  std::unordered_map<std::string, uint32_t> numbers_;
+};
+
+Sketch SketchOf(const Side& side, size_t index, Numbers& numbers) {
   const Entry& entry = side.entries[index];
   const NameParts parts = ParseEntryName(entry.name);
   Sketch out;
-  out.base = fmt::format("{}\n{}", parts.base, static_cast<int>(parts.direction));
-  out.token = fmt::format("{}\n{}", LastPart(parts.base), static_cast<int>(parts.direction));
+  out.base = numbers.Of(fmt::format("{}\n{}", parts.base, static_cast<int>(parts.direction)));
+  std::string token =
+      fmt::format("{}\n{}", LastPart(parts.base), static_cast<int>(parts.direction));
   for (size_t i = entry.first; i < entry.first + entry.count; ++i) {
     const Leaf& leaf = side.leaves[i];
     if (!leaf.is_tensor) continue;
-    out.token += '\n';
-    out.token += static_cast<char>('0' + static_cast<int>(leaf.state));
-    out.token += leaf.shape;
+    token += '\n';
+    token += static_cast<char>('0' + static_cast<int>(leaf.state));
+    token += leaf.shape;
     if (out.norms.size() >= kMostValues) continue;
     double norm = 0;
     const bool known = ClassOf(leaf.norm, norm) == CellClass::kNumber;
     out.norms.push_back(known ? norm : std::nan(""));
   }
+  out.token = numbers.Of(std::move(token));
   return out;
 }
 
@@ -131,10 +147,14 @@ class Aligner {
 
   void AlignStretch(const std::vector<uint32_t>& t, const std::vector<uint32_t>& g) {
     std::vector<Sketch> ts, gs;
-    for (const uint32_t i : t) ts.push_back(SketchOf(target_, i));
-    for (const uint32_t i : g) gs.push_back(SketchOf(golden_, i));
-    if (t.size() <= kMostCells / g.size()) {
-      Best(t, g, ts, gs);
+    for (const uint32_t i : t) ts.push_back(SketchOf(target_, i, numbers_));
+    for (const uint32_t i : g) gs.push_back(SketchOf(golden_, i, numbers_));
+    constexpr size_t kLeastWidth = 16;
+    const size_t width = std::min(g.size(), kMostCells / t.size());
+    const size_t cells = t.size() * width;
+    if (width >= std::min(kLeastWidth, g.size()) && cells_ + cells <= kMostCellsTogether) {
+      cells_ += cells;
+      Best(t, g, ts, gs, width);
     } else {
       Greedy(t, g, ts, gs);
     }
@@ -146,34 +166,43 @@ class Aligner {
   }
 
   // The order-keeping pairing with the largest sum of likeness (Needleman and Wunsch 1970, gaps
-  // cost nothing).
+  // cost nothing). Long stretches are searched in a band of `width` golden entries around the
+  // diagonal only.
   void Best(const std::vector<uint32_t>& t, const std::vector<uint32_t>& g,
-            const std::vector<Sketch>& ts, const std::vector<Sketch>& gs) {
+            const std::vector<Sketch>& ts, const std::vector<Sketch>& gs, size_t width) {
     const size_t n = t.size(), m = g.size();
     enum Step : uint8_t { kSkipTarget, kSkipGolden, kMeet };
-    std::vector<uint8_t> steps(n * m);
-    std::vector<double> row(m + 1, 0), below(m + 1, 0);
+    const auto low = [&](size_t i) {
+      const size_t middle = i * m / n, half = width / 2;
+      return std::min(middle > half ? middle - half : 0, m - width);
+    };
+    std::vector<uint8_t> steps(n * width);
+    std::vector<double> best(m + 1, 0);  // of the rests [i, n) and [j, m)
     for (size_t i = n; i-- > 0;) {
-      row[m] = 0;
-      for (size_t j = m; j-- > 0;) {
+      const size_t lo = low(i);
+      double after = best[lo + width];  // of the row below, at j + 1
+      for (size_t j = lo + width; j-- > lo;) {
         const double like = Likeness(ts[i], gs[j]);
-        double best = below[j];
+        const double below = best[j];
         Step step = kSkipTarget;
-        if (row[j + 1] > best) {
-          best = row[j + 1];
+        if (best[j + 1] > best[j]) {
+          best[j] = best[j + 1];
           step = kSkipGolden;
         }
-        if (like > 0 && like + below[j + 1] > best) {
-          best = like + below[j + 1];
+        if (like > 0 && like + after > best[j]) {
+          best[j] = like + after;
           step = kMeet;
         }
-        row[j] = best;
-        steps[i * m + j] = step;
+        after = below;
+        steps[i * width + j - lo] = step;
       }
-      std::swap(row, below);
+      // Left of the band golden entries are skipped.
+      for (size_t j = i > 0 ? low(i - 1) : lo; j < lo; ++j) best[j] = best[lo];
     }
     for (size_t i = 0, j = 0; i < n && j < m;) {
-      const uint8_t step = steps[i * m + j];
+      const size_t lo = low(i);
+      uint8_t step = j < lo ? kSkipGolden : kSkipTarget;
+      if (j >= lo && j < lo + width) step = steps[i * width + j - lo];
       if (step == kMeet) Meet(t[i], g[j]);
       i += step != kSkipGolden;
       j += step != kSkipTarget;
@@ -183,7 +212,7 @@ class Aligner {
   // Each target entry takes the first golden entry behind the last pair that may meet it.
   void Greedy(const std::vector<uint32_t>& t, const std::vector<uint32_t>& g,
               const std::vector<Sketch>& ts, const std::vector<Sketch>& gs) {
-    std::unordered_map<std::string_view, std::deque<size_t>> waiting;
+    std::unordered_map<uint32_t, std::deque<size_t>> waiting;
     for (size_t j = 0; j < g.size(); ++j) waiting[gs[j].token].push_back(j);
     size_t from = 0;
     for (size_t i = 0; i < t.size(); ++i) {
@@ -231,6 +260,8 @@ class Aligner {
   const Side& golden_;
   std::vector<uint32_t> partner_;
   std::vector<bool> taken_;
+  Numbers numbers_;
+  size_t cells_ = 0;  // of all tables so far
 };
 
 }  // namespace

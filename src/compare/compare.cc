@@ -82,15 +82,15 @@ Result<Mode> DetectMode(const Side& target, const Side& golden, const Input& inp
   for (const auto& [side, path] :
        {std::pair(&target, &input.target_json), {&golden, &input.golden_json}}) {
     if (side->entries.empty()) {
-      Error error = Error(ErrorCode::kNothingToDo, "it has no entries").At(*path).Key("data");
       // A run that was killed early has its entries in the journal alone, which is easily left
       // behind: it is hidden.
-      if (!side->info.header.complete.has_value()) {
-        error = std::move(error).Hint(
-            "if the run was killed, its entries are in .msprobe_journal beside the file: copy the "
-            "whole folder");
-      }
-      return error;
+      const bool ended = side->info.header.complete.has_value();
+      return Error(ErrorCode::kNothingToDo, "it has no entries")
+          .At(*path)
+          .Key("data")
+          .Hint(ended ? ""
+                      : "if the run was killed, its entries are in .msprobe_journal beside the "
+                        "file: copy the whole folder");
     }
   }
   if (task == "tensor") return Mode::kTensor;
@@ -194,6 +194,20 @@ void Note(const Side& side, std::string_view which, std::vector<std::string>& no
   }
 }
 
+// D27: names that are neither a call nor a module nor gradients are compared all the same, by the
+// whole name.
+void NoteOddNames(const Side& side, std::string_view which, std::vector<std::string>& notes) {
+  const auto odd = [](const Entry& e) {
+    return ParseEntryName(e.name).direction == Direction::kOther;
+  };
+  const auto count = std::count_if(side.entries.begin(), side.entries.end(), odd);
+  if (count == 0) return;
+  const auto first = std::find_if(side.entries.begin(), side.entries.end(), odd);
+  notes.push_back(fmt::format(
+      "{}: {} entries have names of no known form and are matched by the whole name, first {}",
+      which, count, first->name));
+}
+
 // The recorded answers of the new release list no golden-only saves of debug.json; the base rule
 // set keeps to the letter of those, names them in a note and counts them as unmatched (D2 asks for
 // "at least in the summary").
@@ -254,6 +268,17 @@ Status MatchConsistent(const Input& input, const Options& options, Comparison::S
   return {};
 }
 
+void CompareStatistics(std::vector<Row>& rows, RuleSet rules) {
+  for (Row& row : rows) {
+    if (!row.target || !row.golden || row.gate == Gate::kDTypes) continue;
+    StatisticsMetrics(row, rules);
+    const bool tensors = row.target->is_tensor && row.golden->is_tensor;
+    if (rules == RuleSet::kDefault && tensors && row.gate != Gate::kNoValues) {
+      row.evidence = StatisticsEvidence(*row.target, *row.golden);
+    }
+  }
+}
+
 bool IsDebug(const Input& input, const Comparison::Store& store) {
   return BaseName(input.target_json) == kDebugFile || store.target.info.header.level == "debug";
 }
@@ -271,6 +296,10 @@ Result<Comparison> CompareRank(const Input& input, const Options& options, LogSi
   out.is_debug = IsDebug(input, *store);
   Note(store->target, "target", out.notes);
   Note(store->golden, "golden", out.notes);
+  if (!out.is_debug) {
+    NoteOddNames(store->target, "target", out.notes);
+    NoteOddNames(store->golden, "golden", out.notes);
+  }
   if (input.target_stack) {
     MSPROBE_ASSIGN(store->stack, dump::ReadStack(*input.target_stack));
     out.shows_stack = true;
@@ -301,14 +330,7 @@ Result<Comparison> CompareRank(const Input& input, const Options& options, LogSi
   } else if (out.mode == Mode::kMd5) {
     ChecksumKinds(*store, out.rows, out.notes);
   } else {
-    const bool judged = options.rules == RuleSet::kDefault;
-    for (Row& row : out.rows) {
-      if (!row.target || !row.golden || row.gate == Gate::kDTypes) continue;
-      StatisticsMetrics(row, options.rules);
-      if (judged && row.target->is_tensor && row.golden->is_tensor && row.gate != Gate::kNoValues) {
-        row.evidence = StatisticsEvidence(*row.target, *row.golden);
-      }
-    }
+    CompareStatistics(out.rows, options.rules);
   }
   JudgeRows(out.rows, store->target, out.mode, options);
   if (options.face == Face::kOld && options.highlight && !out.is_debug) {

@@ -91,12 +91,19 @@ bool AddsUp(std::string_view api) {
 
 std::vector<RowGroup> ExecutionOrder(const std::vector<RowGroup>& groups,
                                      const std::vector<Row>& rows, const Side& target) {
-  std::vector<RowGroup> out = groups;
-  const auto rank = [&](const RowGroup& g) {
-    return RankOf(ParseEntryName(target.entries[rows[g.first].target->entry].name).direction);
-  };
-  std::stable_sort(out.begin(), out.end(),
-                   [&](const RowGroup& a, const RowGroup& b) { return rank(a) < rank(b); });
+  std::vector<uint8_t> rank;
+  rank.reserve(groups.size());
+  for (const RowGroup& g : groups) {
+    const NameParts parts = ParseEntryName(target.entries[rows[g.first].target->entry].name);
+    rank.push_back(static_cast<uint8_t>(RankOf(parts.direction)));
+  }
+  std::vector<RowGroup> out;
+  out.reserve(groups.size());
+  for (uint8_t r = 0; r < 3; ++r) {
+    for (size_t i = 0; i < groups.size(); ++i) {
+      if (rank[i] == r) out.push_back(groups[i]);
+    }
+  }
   return out;
 }
 

@@ -61,8 +61,7 @@ std::string NormalName(std::string_view name,
 Keys ExactEntryKeys(Side& side, bool renumber, bool map_cells, const config::NameMap* cells,
                     size_t& renamed) {
   std::unordered_map<std::string, uint64_t> backward_calls;
-  std::unordered_set<std::string_view> names;
-  for (const Entry& entry : side.entries) names.insert(entry.name);
+  std::unordered_set<std::string_view> names;  // filled when a name is not the one it is matched by
   Keys keys;
   keys.reserve(side.entries.size());
   for (const Entry& entry : side.entries) {
@@ -74,9 +73,14 @@ Keys ExactEntryKeys(Side& side, bool renumber, bool map_cells, const config::Nam
     if (renumber) {
       // Two entries of one side never become one.
       std::string canonical = CanonicalName(name);
-      if (canonical != name && !names.contains(canonical)) {
-        name = std::move(canonical);
-        ++renamed;
+      if (canonical != name) {
+        if (names.empty()) {
+          for (const Entry& e : side.entries) names.insert(e.name);
+        }
+        if (!names.contains(canonical)) {
+          name = std::move(canonical);
+          ++renamed;
+        }
       }
     }
     if (renumber) name = NormalName(name, backward_calls);

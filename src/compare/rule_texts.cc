@@ -183,7 +183,11 @@ off. R5 and R6 act on checksums in the default set only. Results of `empty`, `em
 | Q4 | error | a parameter or an input is off by more than noise, and nothing before it is |
 | Q5 | warning | shapes differ by dimensions of 1 only |
 | Q6 | warning | off by more than noise, as what came before is: a consequence |
-| N1 to N6 | note | floating types differ; integer widths differ; a few exact values differ as near ties may; a finding that follows from an earlier row; a proposed pair; judged by statistics because a file is missing |
+| N1, N2 | note | floating types differ; integer types differ in width |
+| N3 | note | a few exact values differ, as near ties may when inputs differ by rounding |
+| N4 | note | a finding that follows from an earlier row |
+| N5 | note | a proposed pair: matched by order and likeness, not by name |
+| N6 | note | judged by recorded statistics, because a file is missing |
 
 Notes change no verdict. A row that follows from an earlier one (its inputs are wrong already, or the same wrong numbers
 were seen before) is a consequence: Q2 to Q4 are warnings there, the message names the row it follows from, and the

@@ -240,7 +240,9 @@ TEST_F(DefaultSet, SparseAndMappedTensorsAreComparedByWhatTheirFilesHold) {
   WriteTensor<float>("target", "a", DType::kF32, {3}, {1, 2, 3});
   WriteTensor<float>("golden", "a", DType::kF32, {3}, {1, 2, 4});
   const std::string sparse =
-      R"({"type": "torch.Tensor", "dtype": "torch.float32", "shape": [9, 9], "Max": 3.0, "Min": 1.0, "Mean": 2.0, "Norm": 3.7, "requires_grad": false, "layout": "torch.sparse_coo", "nnz": 3, "data_name": "a.pt"})";
+      Leaf(R"("dtype": "torch.float32", "shape": [9, 9], "Max": 3.0, "Min": 1.0, "Mean": 2.0)"
+           R"(, "Norm": 3.7, "requires_grad": false, "layout": "torch.sparse_coo", "nnz": 3)"
+           R"(, "data_name": "a.pt")");
   const std::string data = Call("Torch.x.0.forward", sparse, "");
   const Comparison c = CompareData(data, data, "tensor");
   EXPECT_EQ(c.rows[0].gate, Gate::kCompared);
@@ -333,6 +335,17 @@ TEST_F(DefaultSet, KeysThatStandTwiceAreCounted) {
   EXPECT_NE(c.notes[0].find("2 keys inside entries stand twice"), std::string::npos);
 }
 
+// D27
+TEST_F(DefaultSet, NamesOfNoKnownFormAreComparedAndReported) {
+  const std::string data = Call("something odd", Stats(1, 1, 1, 1), "") + "," +
+                           Call("Torch.a.0.forward", Stats(1, 1, 1, 1), "");
+  const Comparison c = CompareData(data, data);
+  EXPECT_EQ(c.counts.pass, 2u);
+  ASSERT_EQ(c.notes.size(), 2u);  // one per side
+  EXPECT_NE(c.notes[0].find("target: 1 entries have names of no known form"), std::string::npos);
+  EXPECT_NE(c.notes[0].find("something odd"), std::string::npos);
+}
+
 // decisions.md 33
 TEST(CanonicalNames, LoseWrappersAndSecondNames) {
   EXPECT_EQ(CanonicalName("Module.module.fc.Linear.forward.0"), "Module.fc.Linear.forward.0");
@@ -375,6 +388,26 @@ TEST_F(DefaultSet, ExtraCallsAreAlignedByLikeness) {
   EXPECT_EQ(At(c, "Tensor.__add__.0.forward.input.0").golden, nullptr);
   EXPECT_EQ(c.counts.pass, 4u);
   EXPECT_EQ(c.counts.unmatched, 4u);
+}
+
+// Longer than a full table allows: a band around the diagonal still finds the shift.
+TEST_F(DefaultSet, LongStretchesAreAlignedInABand) {
+  const auto data = [](int first, int count) {
+    std::string out;
+    for (int i = 0; i < count; ++i) {
+      const double v = 1 + (i * 7919 % 1000) / 100.0;
+      if (i > 0) out += ',';
+      out +=
+          Call("Tensor.__add__." + std::to_string(first + i) + ".forward", Stats(v, -v, 0, v), "");
+    }
+    return out;
+  };
+  constexpr int kCalls = 3000;
+  const std::string extra = Call("Tensor.__add__.0.forward", Stats(77, -77, 0, 77), "");
+  const Comparison c = CompareData(extra + "," + data(1, kCalls), data(0, kCalls));
+  EXPECT_EQ(c.counts.pass, static_cast<uint64_t>(kCalls));
+  EXPECT_EQ(c.counts.unmatched, 1u);
+  EXPECT_EQ(At(c, "Tensor.__add__.0.forward.input.0").golden, nullptr);
 }
 
 TEST_F(DefaultSet, RenamedModulesMeetWhenClassShapesAndValuesAgree) {

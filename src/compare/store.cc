@@ -131,10 +131,12 @@ std::string CanonicalBase(std::string_view base) {
 
 std::string CanonicalName(std::string_view name) {
   if (!name.starts_with("Module.") && !name.starts_with("Cell.")) {
+    if (!name.starts_with("Torch.") && !name.starts_with("VF.")) return std::string(name);
     const NameParts parts = ParseEntryName(name);
     return CanonicalBase(parts.base) + std::string(name.substr(parts.base.size()));
   }
   std::string out;
+  out.reserve(name.size());
   for (std::string_view rest = name; !rest.empty();) {
     const size_t dot = rest.find('.');
     const std::string_view part = rest.substr(0, dot);

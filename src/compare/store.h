@@ -73,7 +73,7 @@ struct Side {
   std::deque<Entry>
       entries;  // file order; a repeated name keeps its first place and its last content
   std::vector<Leaf> leaves;
-  std::deque<Leaf> merged;  // leaves that stand for several (consistent.h)
+  std::deque<Leaf> merged;      // leaves that stand for several (consistent.h)
   bool has_md5 = false;         // some leaf carries a checksum
   uint64_t duplicates = 0;      // entries that a later one of the same name replaced
   uint64_t duplicate_keys = 0;  // members inside entries that a later one of the same key replaced

@@ -129,3 +129,48 @@ def test_consequences_are_marked_and_counted(tmp_path, msprobe):
     assert "follows from Torch.exp.0.forward.output.0" in rows[2]["Err_message"]
     assert summary["counts"]["consequences"] == 2
     assert summary["first_bad"]["entry"] == "Torch.exp.0.forward"
+
+
+def test_dumps_of_different_kinds_meet_in_their_statistics(tmp_path, msprobe):
+    data = {NORM: entry(tensor(), output=[tensor()])}
+    summed = {NORM: entry(tensor(md5="8ba71454"), output=[tensor(md5="8ba71454")])}
+    for target, words in (
+        (dump(data, task="tensor"), "a dump of task tensor against one of task statistics"),
+        (dump(summed), "only one dump has checksums"),
+    ):
+        write_json(tmp_path / "t" / "dump.json", target)
+        write_json(tmp_path / "g" / "dump.json", dump(data))
+        rows, summary = compared(msprobe)
+        assert [row["Result"] for row in rows] == ["pass", "pass"]
+        assert "Max diff" in rows[0]
+        assert any(words in note for note in summary["ranks"][0]["notes"])
+        run = msprobe("compare", "-tp", "t/dump.json", "-gp", "g/dump.json", "-o", "no", "--rules", "base")
+        assert run.status == 2
+
+
+def test_what_was_never_recorded_is_counted(tmp_path, msprobe):
+    data = {
+        NORM: entry({"type": "torch.Tensor"}, output=[tensor()]),
+        "Torch.a.0.forward": {"input_args": 5},
+        "Torch.b.0.forward": None,
+    }
+    for side in ("t", "g"):
+        write_json(tmp_path / side / "dump.json", dump(data))
+    rows, summary = compared(msprobe)
+    assert [row["Result"] for row in rows] == ["unmatched", "pass", "unmatched", "unmatched"]
+    assert all("Nothing was recorded to compare" in row["Err_message"] for row in rows if row["Result"] == "unmatched")
+    assert "target: 3 records are malformed and cannot be compared" in summary["ranks"][0]["notes"]
+
+
+def test_dumps_of_two_frameworks_are_compared_by_values(tmp_path, msprobe):
+    name = "Module.fc.Linear.forward.0"
+    ours = tensor(dtype="Float32", Max=1.0)
+    del ours["requires_grad"]
+    for side, leaf in (("t", ours), ("g", tensor())):
+        write_json(tmp_path / side / "dump.json", dump({name: entry(leaf, output=[leaf])}))
+    rows, _ = compared(msprobe)
+    assert [row["Result"] for row in rows] == ["pass", "pass"]
+    ours["Max"] = 2.0
+    write_json(tmp_path / "t" / "dump.json", dump({name: entry(tensor(), output=[ours])}))
+    rows, _ = compared(msprobe)
+    assert [row["Result"] for row in rows] == ["pass", "error"]

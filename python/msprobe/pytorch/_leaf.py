@@ -127,6 +127,8 @@ def _describe(tensor: Any) -> Answer:
     if cls not in (torch.Tensor, torch.nn.Parameter) and _has_own_dispatch(cls):
         # A subclass that computes for itself: only it knows what its memory means.
         return _answer(tensor, None, extra=f'"class": {json.dumps(name)}')
+    if tensor.device.type == "meta":
+        return _answer(tensor, None, extra='"device": "meta"')  # no values by nature: comparison knows it by this
     return _answer(tensor, _readable(tensor))
 
 
