@@ -41,9 +41,10 @@ def autocast_text() -> str | None:
 
 def _generators(kwargs: dict[str, Any] | None) -> list[tuple[str, Callable[[], torch.Tensor]]]:
     found: list[tuple[str, Callable[[], torch.Tensor]]] = [("cpu", torch.default_generator.get_state)]
-    if torch.cuda.is_available() and torch.cuda.is_initialized():
-        index = torch.cuda.current_device()
-        found.append((f"cuda:{index}", torch.cuda.default_generators[index].get_state))
+    cuda: Any = torch.cuda
+    if cuda.is_available() and cuda.is_initialized():
+        index = cuda.current_device()
+        found.append((f"cuda:{index}", cuda.default_generators[index].get_state))
     given = None if kwargs is None else kwargs.get("generator")
     if isinstance(given, torch.Generator):
         found.append(("generator", given.get_state))
