@@ -220,7 +220,8 @@ int RunPrecheck(const std::string& command, std::span<const std::string> argumen
   for (const std::string& path : details.Find()) {
     const Result<std::string> page = app::WritePrecheckPage(path);
     if (page.ok()) {
-      terminal.PrintLine("to look at: " + VisibleText(*page));
+      // On stdout: the last line of stderr is that of the counts.
+      if (!args.terminal.quiet) terminal.PrintAnswer("To look at: " + VisibleText(*page) + "\n");
     } else {
       terminal.Warning("no page was written: " + page.error().ToString());
     }
