@@ -265,8 +265,8 @@ Status RunJob(const CompareOptions& options, const compare::Options& engine,
   input.target_files = products.target_files();
   input.golden_files = products.golden_files();
   input.scratch = options.output_dir;
-  const auto journal = OpenJournal(options, out.job, log);
-  input.journal = journal.get();
+  out.journal = OpenJournal(options, out.job, log);
+  input.journal = out.journal.get();
   MSPROBE_ASSIGN(Comparison result, compare::CompareRank(input, engine, log, progress, cancel));
   out.interrupted = result.interrupted;
   if (out.interrupted) cancel = nullptr;  // what is there is written
@@ -277,7 +277,6 @@ Status RunJob(const CompareOptions& options, const compare::Options& engine,
   }
   out.not_compared = CollectNotCompared(*comparison);
   MSPROBE_TRY(WriteReports(options, stamp, *comparison, out, log, cancel));
-  if (journal && !out.interrupted) journal->Remove();
   out.mode = comparison->mode;
   out.counts = comparison->counts;
   out.first_bad = comparison->first_bad;
@@ -354,6 +353,16 @@ Status WriteSummary(const CompareOptions& options, const CompareRun& run) {
   MSPROBE_TRY(file.Write(SummaryJson(options, run)));
   MSPROBE_TRY(file.Commit());
   return FitMode(run.summary_path, options.face);
+}
+
+// A run that was not interrupted needs no figures any more but those of ranks that failed, on a
+// full disk perhaps.
+void CloseJournals(CompareRun& run, const CancelToken* cancel) {
+  const bool complete = cancel == nullptr || !cancel->cancelled();
+  for (RankOutcome& r : run.ranks) {
+    if (r.journal && complete && !r.error) r.journal->Remove();
+    r.journal.reset();
+  }
 }
 
 // Tables and summary do not depend on the page: without it the run is done in part.
@@ -472,6 +481,7 @@ Result<CompareRun> Compare(const CompareOptions& options, LogSink& outer_log,
       if (r.reports.empty() && !r.error) r.error = Error(ErrorCode::kCancelled, "interrupted");
     }
   }
+  CloseJournals(run, cancel);
   if (AllFailed(run)) return FailureOf(run, options);
   if (shared.json) MSPROBE_TRY(shared.json->Commit());
   run.partial = !run.missing.empty();

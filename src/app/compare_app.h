@@ -69,6 +69,7 @@ struct RankOutcome {
   std::vector<std::string> reports;                       // csv or xlsx
   std::string advice_path;                                // "" = none
   std::shared_ptr<const compare::Comparison> comparison;  // with keep_rows
+  std::shared_ptr<compare::PieceJournal> journal;         // while the run goes on
 };
 
 struct CompareRun {

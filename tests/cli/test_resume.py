@@ -131,6 +131,37 @@ def test_a_changed_file_is_compared_again(big):
     assert report_of(big) == fresh_report(big)
 
 
+def test_ranks_that_were_done_are_not_compared_again(big):
+    for side in ("t", "g"):
+        (big / f"{side}r").mkdir()
+        (big / side).rename(big / f"{side}r" / "rank1")
+        small = big / f"{side}r" / "rank0"
+        (small / "dump_tensor_data").mkdir(parents=True)
+        np.save(small / "dump_tensor_data" / "x.npy", np.ones(5, np.float32))
+        leaf = {"type": "torch.Tensor", "dtype": "torch.float32", "shape": [5], "requires_grad": False}
+        call = entry(output=[leaf | {"data_name": "x.npy"}])
+        write_json(small / "dump.json", dump({"Torch.b.0.forward": call}, task="tensor"))
+    command = [*executable(), "compare", "-tp", "tr", "-gp", "gr", "-o", "out", "--no-html"]
+    process = subprocess.Popen(command, cwd=big, stderr=subprocess.PIPE, text=True)
+    try:
+        deadline = time.monotonic() + 100
+        while not (journal_of(big) and list((big / "out").glob("compare_result_rank0_*.csv"))):
+            assert process.poll() is None
+            assert time.monotonic() < deadline
+            os.sched_yield()
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=100)
+    finally:
+        process.kill()
+    assert process.returncode == 130
+    assert len(journal_of(big)) == 2
+    done = subprocess.run([*command, "--resume"], cwd=big, capture_output=True, text=True, check=False)
+    assert done.returncode == 0
+    assert "[rank0] resumed: the figures of 1 pieces" in done.stderr
+    assert re.search(r"\[rank1\] resumed: the figures of [1-9]", done.stderr)
+    assert journal_of(big) == []
+
+
 def test_interrupted_search_keeps_the_ranks_that_were_done(big):
     """Of two ranks the small one is done when the signal comes: it is searched, the other is named."""
     for side in ("t", "g"):
