@@ -1,6 +1,6 @@
 #include "config/collect_config.h"
 
-#include "config/config_test_util.h"
+#include "config/collect_config_test.h"
 #include "json/json.h"
 
 namespace msprobe::config {
@@ -9,30 +9,6 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-
-class CollectConfigTest : public ConfigTest {
- protected:
-  Result<CollectConfig> Read(std::string_view content, CollectArguments arguments = {}) {
-    arguments.config_path = Write("config.json", content);
-    return ReadCollectConfig(arguments, log_);
-  }
-  // With the keys that every file needs.
-  Result<CollectConfig> With(const std::string& keys, const std::string& section = "",
-                             const std::string& task = "statistics") {
-    return Read("{\"dump_path\": \"d\", \"task\": \"" + task + "\"" +
-                (keys.empty() ? "" : ",\n" + keys) + ",\n\"" + task + "\": {" + section + "}}");
-  }
-  std::string ErrorText(const Result<CollectConfig>& config) {
-    if (config.ok()) return "no error";
-    const std::string text = config.error().ToString(), file = folder_ + "/config.json";
-    return text.starts_with(file) ? text.substr(file.size()) : text;
-  }
-  std::string KeyError(const std::string& keys) { return ErrorText(With(keys)); }
-  std::string SectionError(const std::string& section, const std::string& task = "statistics",
-                           const std::string& keys = "") {
-    return ErrorText(With(keys, section, task));
-  }
-};
 
 // ---- what files say -----------------------------------------------------------------------------
 
@@ -581,29 +557,6 @@ TEST_F(CollectConfigTest, AllProblemsAtOnceUpToTwenty) {
   EXPECT_EQ(std::count(many.begin(), many.end(), '\n'), 20);
   EXPECT_THAT(many, HasSubstr("step[19]"));
   EXPECT_THAT(many, HasSubstr("\nand 1 more problems"));
-}
-
-TEST_F(CollectConfigTest, TheEchoCanBeReadAgain) {
-  CollectArguments arguments;
-  arguments.config_path = Data("every_key.json");
-  const auto first = ReadCollectConfig(arguments, log_);
-  ASSERT_TRUE(first.ok());
-  const auto second = Read(SettingsJson(*first));
-  ASSERT_TRUE(second.ok()) << second.error().ToString() << SettingsJson(*first);
-  EXPECT_THAT(SettingDifferences(*first, *second), IsEmpty());
-  EXPECT_THAT(SettingsJson(*first),
-              HasSubstr("\"rank\": [\"0-2\", 7], \"step\": [0, 5], \"level\": \"mix\""));
-}
-
-TEST_F(CollectConfigTest, Differences) {
-  const auto a = ReadCollectConfig({}, log_);
-  CollectConfig b = *a;
-  b.level = Level::kL0;
-  b.steps = {1};
-  b.list = {"relu"};
-  EXPECT_THAT(SettingDifferences(*a, b),
-              ElementsAre("step: [1] instead of []", "level: \"L0\" instead of \"L1\"",
-                          "statistics.list: [\"relu\"] instead of []"));
 }
 
 }  // namespace
