@@ -403,6 +403,27 @@ TEST(WorkedMetrics, InfNanRateOverTheNonFiniteElements) {
               1e-15);
 }
 
+// precheck.md R10, which earlier releases call an error: infinity and NaN agree, the rest is equal.
+TEST(WorkedMetrics, AgreeingNanAndInfinityAreMasked) {
+  const std::vector<double> bench = {1, INFINITY, NAN, 2};
+  const std::vector<float> same = {1, INFINITY, NAN, 2};
+  const std::vector<float> other = {1, -INFINITY, NAN, 2};
+  const Shape shape = {4};
+  OutputPair pair;
+  pair.api = "foo";
+  pair.bench_dtype = "torch.float64";
+  pair.device_dtype = "torch.float32";
+  pair.bench = {reinterpret_cast<const std::byte*>(bench.data()), DType::kF64, shape, {}};
+  for (const std::vector<float>* device : {&same, &other}) {
+    pair.device = {reinterpret_cast<const std::byte*>(device->data()), DType::kF32, shape, {}};
+    for (const Standard standard : {Standard::kOld, Standard::kNew}) {
+      DetailsRow row;
+      JudgeOutput(pair, standard, row);
+      EXPECT_EQ(row.status, device == &same ? Status::kPass : Status::kError) << row.message;
+    }
+  }
+}
+
 TEST(Dropout, IsJudgedByItsZeros) {
   const auto judge = [](size_t n, size_t bench_zeros, size_t device_zeros) {
     std::vector<double> b(n, 1.0);

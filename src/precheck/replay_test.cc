@@ -218,6 +218,28 @@ TEST(FinalVerdict, SamplesKeepTheirOwnStatus) {
   EXPECT_EQ(JudgeDetails(npu, gpu, Standard::kNew, Rules::kDefault).apis[0].forward, Status::kSkip);
 }
 
+// In reverse order: a search per row would take 2e10 steps here.
+TEST(FinalVerdict, ManyRowsInAnyOrder) {
+  constexpr size_t kRows = 200'000;
+  const DetailsTable::Row like = Compared("", Status::kPass);
+  FinalJudge judge(Standard::kNew, Rules::kDefault);
+  const auto row = [&](size_t k) {
+    DetailsTable::Row out = like;
+    out.name = "Torch.exp." + std::to_string(k) + ".forward.output.0";
+    return out;
+  };
+  for (size_t k = kRows; k-- > 0;) judge.AddGpu(row(k));
+  size_t passed = 0;
+  const auto count = [&](const JudgedRow& judged) {
+    passed += judged.status == Status::kPass;
+    return msprobe::Status();
+  };
+  for (size_t k = 0; k < kRows; ++k) ASSERT_TRUE(judge.JudgeNpu(row(k), count).ok());
+  ASSERT_TRUE(judge.Finish(count).ok());
+  EXPECT_EQ(passed, kRows);
+  EXPECT_EQ(judge.Apis().size(), kRows);
+}
+
 class Writer : public testing::Test {
  protected:
   void SetUp() override {

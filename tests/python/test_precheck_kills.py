@@ -67,7 +67,9 @@ def kill_often(folder: Path, kills: int, seed: int) -> None:
         while True:
             process = start(folder, *args)
             done = sum(p.stat().st_size for p in out.glob("accuracy_checking_*.csv"))
-            ended = killed >= kills or not grown_to(process, out, chance.randint(min(done, total), total))
+            # Somewhere behind what is there: a kill before the first new byte would prove little.
+            goal = chance.randint(done + 1, max(done, total) + 1)
+            ended = killed >= kills or not grown_to(process, out, goal)
             if ended:
                 assert process.wait() == 0
                 break
