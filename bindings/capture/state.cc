@@ -204,42 +204,40 @@ void FindExchangeTable(Torch& torch) {
   ClearError();
 }
 
-}  // namespace
+// What the Python side hands over.
+bool TakeObjects(PyObject* objects, Torch& torch) {
+  return TakeAll(objects, {{"tensor", Place(torch.tensor)},
+                           {"parameter", Place(torch.parameter)},
+                           {"push_mode", &torch.push_mode},
+                           {"pop_mode", &torch.pop_mode},
+                           {"mode_count", &torch.mode_count},
+                           {"all_disabled", &torch.all_disabled},
+                           {"disable", &torch.disable},
+                           {"grad_enabled", &torch.grad_enabled},
+                           {"plain_tensor", &torch.plain_tensor},
+                           {"other_leaf", &torch.other_leaf},
+                           {"leaf_edge", &torch.leaf_edge},
+                           {"add_gradients", &torch.add_gradients},
+                           {"next_sequence", &torch.next_sequence},
+                           {"getline", &torch.getline},
+                           {"every_entry", &torch.every_entry},
+                           {"reduce", &torch.reduce},
+                           {"fetch", &torch.fetch},
+                           {"any_autocast", &torch.any_autocast},
+                           {"autocast_text", &torch.autocast_text},
+                           {"random_state", &torch.random_state},
+                           {"random_text", &torch.random_text},
+                           {"storage_expired", &torch.storage_expired},
+                           {"free_weak_ref", &torch.free_weak_ref},
+                           {"inert", &torch.inert},
+                           {"size", Place(torch.size)},
+                           {"dtype", Place(torch.dtype)},
+                           {"device", Place(torch.device)},
+                           {"memory_format", Place(torch.memory_format)},
+                           {"layout", Place(torch.layout)}});
+}
 
-bool InitTorch(PyObject* objects) {
-  Torch& torch = torch_objects();
-  if (torch.ready) return true;
-  if (!TakeAll(objects, {{"tensor", Place(torch.tensor)},
-                         {"parameter", Place(torch.parameter)},
-                         {"push_mode", &torch.push_mode},
-                         {"pop_mode", &torch.pop_mode},
-                         {"mode_count", &torch.mode_count},
-                         {"all_disabled", &torch.all_disabled},
-                         {"disable", &torch.disable},
-                         {"grad_enabled", &torch.grad_enabled},
-                         {"plain_tensor", &torch.plain_tensor},
-                         {"other_leaf", &torch.other_leaf},
-                         {"leaf_edge", &torch.leaf_edge},
-                         {"add_gradients", &torch.add_gradients},
-                         {"next_sequence", &torch.next_sequence},
-                         {"getline", &torch.getline},
-                         {"every_entry", &torch.every_entry},
-                         {"reduce", &torch.reduce},
-                         {"fetch", &torch.fetch},
-                         {"any_autocast", &torch.any_autocast},
-                         {"autocast_text", &torch.autocast_text},
-                         {"random_state", &torch.random_state},
-                         {"random_text", &torch.random_text},
-                         {"storage_expired", &torch.storage_expired},
-                         {"free_weak_ref", &torch.free_weak_ref},
-                         {"inert", &torch.inert},
-                         {"size", Place(torch.size)},
-                         {"dtype", Place(torch.dtype)},
-                         {"device", Place(torch.device)},
-                         {"memory_format", Place(torch.memory_format)},
-                         {"layout", Place(torch.layout)}})) {
-    return false;
-  }
+bool InternNames(Torch& torch) {
   const std::pair<const char*, PyObject**> names[] = {
       {"register_hook", &torch.s_register_hook},
       {"register_prehook", &torch.s_register_prehook},
@@ -260,6 +258,15 @@ bool InitTorch(PyObject* objects) {
     *place = PyUnicode_InternFromString(text);
     if (*place == nullptr) return false;
   }
+  return true;
+}
+
+}  // namespace
+
+bool InitTorch(PyObject* objects) {
+  Torch& torch = torch_objects();
+  if (torch.ready) return true;
+  if (!TakeObjects(objects, torch) || !InternNames(torch)) return false;
   PyObject* directory = PyDict_GetItemString(objects, "package_dir");
   const char* path = directory != nullptr ? PyUnicode_AsUTF8(directory) : nullptr;
   if (path == nullptr) return false;
