@@ -346,7 +346,7 @@ class DifferenceResult:
     """Where two dumps differ first, over all ranks."""
 
     @property
-    def first(self) -> list[dict[str, Any]]:
+    def first(self, /) -> list[dict[str, Any]]:
         """
         The entries found: step, rank, entry, reason. Empty when no compared output differs.
         """
@@ -380,7 +380,9 @@ def compare(options: CompareOptions) -> CompareResult:
     """
 
 def analyze_differences(options: CompareOptions) -> DifferenceResult:
-    """Search the first entries that differ (-da), write JSON. Raises as compare()."""
+    """
+    Search the first entries that differ (-da), write JSON. Raises as compare().
+    """
 
 def tensor_stats(array: Annotated[NDArray[Any], dict(device='cpu', writable=False)], dtype: str = '') -> dict[str, Any]:
     """

@@ -398,6 +398,20 @@ def test_python_result_has_columns_as_arrays(pair):
         bare.arrays()
 
 
+def test_python_search_of_the_first_difference(tmp_path):
+    import msprobe
+
+    ranks(tmp_path / "t", ["rank0", "rank1"])
+    ranks(tmp_path / "g", ["rank0", "rank1"])
+    bad_golden(tmp_path / "g" / "rank1" / "dump.json")
+    found = msprobe.compare_distributed(tmp_path / "t", tmp_path / "g", tmp_path / "out", first_diff_analyze=True)
+    assert [(f["rank"], f["entry"]) for f in found.first] == [(1, "Torch.add.0.forward")]
+    assert [Path(p).exists() for p in [*found.reports, found.summary_path]] == [True, True]
+    assert not found.partial
+    same = msprobe.compare_distributed(tmp_path / "t", tmp_path / "t", tmp_path / "same", first_diff_analyze=True)
+    assert (same.first, same.reports) == ([], [])
+
+
 def test_python_compare_chooses_ranks(tmp_path):
     import msprobe
 
@@ -435,7 +449,8 @@ def test_python_compare_distributed(tmp_path):
         ({"workers": -1}, "workers"),
         ({"keep_rows": 1}, "keep_rows"),
         ({"suffix": 3}, "suffix"),
-        ({"first_diff_analyze": True}, "first_diff_analyze"),
+        ({"first_diff_analyze": 1}, "first_diff_analyze"),
+        ({"api_mapping": "a.yaml"}, "api_mapping"),
     ],
 )
 def test_python_arguments_are_checked(pair, change, word):
