@@ -20,8 +20,8 @@ class CompareHtml {
   // `jobs`: pairs that will come. Errors: those of HtmlReport::Create.
   static Result<std::unique_ptr<CompareHtml>> Create(const std::string& path, size_t jobs);
 
-  // From any thread. `index`: place of the pair in CompareRun::ranks. A failure to write is kept for
-  // Finish(): the tables on disk do not depend on the page.
+  // From any thread. `index`: place of the pair in CompareRun::ranks. A failure to write is kept
+  // for Finish(): the tables on disk do not depend on the page.
   Status Add(size_t index, const CompareOptions& options, const RankOutcome& rank,
              const compare::Comparison& comparison, const CancelToken* cancel);
   // Everything but the rows; then the file appears.
