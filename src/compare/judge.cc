@@ -255,7 +255,7 @@ class GroupJudge {
       if (t.shape != g.shape) row.rules.push_back(Rule::kR6);
     }
     if (row.gate == Gate::kChecksumKinds || row.gate == Gate::kNoValues ||
-        row.target->md5 == row.golden->md5) {
+        row.gate == Gate::kBothEmpty || row.target->md5 == row.golden->md5) {
       return;
     }
     const auto missing = [](std::string_view md5) {
@@ -408,7 +408,8 @@ bool StatisticWarns(const CellValue& n, const CellValue& b, bool documented) {
 OldResult ResultOf(const Row& row, Mode mode, bool documented) {
   if (row.uncompared) return OldResult::kNotCompared;
   if (mode == Mode::kMd5) {
-    return row.target->md5 == row.golden->md5 ? OldResult::kPass : OldResult::kDifferent;
+    const bool same = row.gate == Gate::kBothEmpty || row.target->md5 == row.golden->md5;
+    return same ? OldResult::kPass : OldResult::kDifferent;
   }
   const Leaf& n = *row.target;
   const Leaf& b = *row.golden;
