@@ -283,3 +283,29 @@ def test_collect_ends_of_a_process_without_stop(tmp_path, way, status, complete)
     dump = json.loads((tmp_path / "dump" / "step0" / "rank" / "dump.json").read_text())
     assert len(dump["data"]) == 30
     assert dump.get("msprobe", {}).get("complete") is complete
+
+
+KILLED = """
+import os, signal, sys, torch
+from msprobe.pytorch import PrecisionDebugger
+tool = PrecisionDebugger(dump_path=sys.argv[1], level="L1", task="statistics")
+tool.start()
+for _ in range(30):
+    torch.add(torch.ones(3), 1.0)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_collect_dump_without_its_journal_says_where_the_entries_are(tmp_path):
+    subprocess.run([sys.executable, "-c", KILLED, tmp_path / "dump"], check=False)
+    rank = tmp_path / "dump" / "step0" / "rank"
+    assert json.loads((rank / "dump.json").read_text())["data"] == {}
+    copy = tmp_path / "copy" / "dump.json"
+    copy.parent.mkdir()
+    shutil.copy(rank / "dump.json", copy)
+    for path, status in ((rank / "dump.json", 0), (copy, 1)):
+        command = [sys.executable, "-m", "msprobe", "compare", "-tp", path, "-gp", path, "-o", tmp_path / "report"]
+        run = subprocess.run(command, capture_output=True, text=True)
+        assert run.returncode == status, run.stderr
+        assert ("30 entries come from the journal" in run.stderr) == (status == 0)
+        assert (".msprobe_journal beside the file: copy the whole folder" in run.stderr) == (status == 1)
