@@ -474,6 +474,7 @@ bool Prepare(BackwardRegion& region, const std::vector<PyObject*>& tensors) {
     region.inputs.push_back(std::move(edge));
   }
   const Ref next = Ref::Steal(PyObject_CallNoArgs(torch.next_sequence));
+  if (next.get() == Py_None) return false;  // inside torch.func there is no graph to read
   region.first_sequence = next ? PyLong_AsUnsignedLongLong(next.get()) : 0;
   if (PyErr_Occurred() == nullptr) return true;
   ReportPythonFailure("reading the sequence number of the graph");

@@ -154,3 +154,12 @@ def test_capture_arguments_create_graph_records_the_second_pass_too(tmp_path):
 
     entry = only(record(tmp_path, "L1", run, backward_layout="arguments").data, "Torch.pow")
     assert entry["output"][0]["Max"] == 12
+
+
+def test_capture_arguments_calls_inside_torch_func_raise_no_warning(tmp_path, capsys):
+    def run():
+        torch.func.grad(lambda v: torch.relu(v).sum())(torch.ones(3))
+
+    names = record(tmp_path, "L1", run, backward_layout="arguments").names
+    assert names[:2] == ["Torch.relu.0.forward", "Tensor.sum.0.forward"]
+    assert "WARNING" not in capsys.readouterr().out

@@ -222,10 +222,10 @@ def add_gradients(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
 _probe: torch.Tensor | None = None
 
 
-def next_sequence() -> int:
-    """The number that the next autograd node of this thread gets (one is used up by asking)."""
+def next_sequence() -> int | None:
+    """The number that the next autograd node of this thread gets (one is used up by asking); None inside torch.func."""
     global _probe
     if _probe is None:
         _probe = torch.zeros((), device="cpu", requires_grad=True)
     node: Any = _probe.view_as(_probe).grad_fn
-    return int(node._sequence_nr())
+    return None if node is None else int(node._sequence_nr())
