@@ -43,7 +43,8 @@ def start(where: Path, *more: str) -> subprocess.Popen[str]:
 
 
 def journal_of(where: Path) -> list[Path]:
-    return list((where / "out").glob(".msprobe_resume_*"))
+    """The journals that hold something: the file is made a moment before its first records are written."""
+    return [p for p in (where / "out").glob(".msprobe_resume_*") if p.stat().st_size > 0]
 
 
 def stop_in_the_middle(where: Path, how: signal.Signals) -> tuple[int, str]:
