@@ -6,13 +6,13 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "cli"))
 
+from attack_support import Attacked
 from cli_support import executable
 
 # What a run may use, whatever a hostile file says: an undisturbed run of two small dumps needs about 10 MiB. Sanitizers
@@ -28,20 +28,6 @@ _, status, usage = os.wait4(pid, 0)
 with open(report, "w") as file:
     print(os.waitstatus_to_exitcode(status), usage.ru_maxrss, file=file)
 """
-
-
-@dataclass
-class Attacked:
-    """What one command did."""
-
-    status: int
-    out: str
-    err: str
-    peak_mib: float
-
-    @property
-    def said(self) -> str:
-        return self.out + self.err
 
 
 @pytest.fixture

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from attack_support import Attacked
 from cli_support import dump, entry, ok_dump, tensor, write_json
-from conftest import Attacked
 
 Attack = Callable[..., Attacked]
 
