@@ -426,14 +426,9 @@ std::string RankLabel(const RankJob& job) {
   return job.rank.empty() ? job.step : job.step + " " + job.rank;
 }
 
-Result<CompareRun> Compare(const CompareOptions& options, LogSink& outer_log,
-                           ProgressSink& progress, const CancelToken* cancel) {
-  CompareRun run;
-  run.started = UnixSeconds();
-  const double begin = MonotonicSeconds();
-  RecordingLog log(outer_log);
-  MSPROBE_ASSIGN(ComparePlan plan, PlanCompare(options.target, options.golden,
-                                               {options.rank_ids, options.step_ids}, log));
+namespace {
+
+Status CheckSuffix(const CompareOptions& options, const ComparePlan& plan) {
   if (options.suffix.find('/') != std::string::npos) {
     return Error(ErrorCode::kInvalidArgument,
                  "a suffix is part of a file name and cannot hold a slash")
@@ -444,15 +439,43 @@ Result<CompareRun> Compare(const CompareOptions& options, LogSink& outer_log,
                  "a suffix is for two files only: folders name their reports by rank")
         .At("suffix");
   }
+  return {};
+}
+
+void WarnOfMissing(const std::vector<MissingPart>& missing, LogSink& log) {
+  for (const MissingPart& m : missing) {
+    log.Warning(fmt::format("{}{}{}: not compared: {}", m.step,
+                            m.step.empty() || m.rank.empty() ? "" : " ", m.rank, m.reason));
+  }
+}
+
+// Figures of the whole run from those of its ranks.
+void SumUp(CompareRun& run) {
+  run.partial = !run.missing.empty();
+  for (const RankOutcome& r : run.ranks) {
+    Add(run.counts, r.counts);
+    run.partial = run.partial || r.error.has_value() || r.interrupted;
+  }
+  run.first_bad_rank = FirstBadRank(run.ranks);
+}
+
+}  // namespace
+
+Result<CompareRun> Compare(const CompareOptions& options, LogSink& outer_log,
+                           ProgressSink& progress, const CancelToken* cancel) {
+  CompareRun run;
+  run.started = UnixSeconds();
+  const double begin = MonotonicSeconds();
+  RecordingLog log(outer_log);
+  MSPROBE_ASSIGN(ComparePlan plan, PlanCompare(options.target, options.golden,
+                                               {options.rank_ids, options.step_ids}, log));
+  MSPROBE_TRY(CheckSuffix(options, plan));
   constexpr unsigned kPrivate = 0750, kAnyone = 0777;
   MSPROBE_ASSIGN(
       const OutputFolder folder,
       OutputFolder::Make(options.output_dir, options.face == Face::kOld ? kPrivate : kAnyone));
   run.missing = std::move(plan.missing);
-  for (const MissingPart& m : run.missing) {
-    log.Warning(fmt::format("{}{}{}: not compared: {}", m.step,
-                            m.step.empty() || m.rank.empty() ? "" : " ", m.rank, m.reason));
-  }
+  WarnOfMissing(run.missing, log);
   const std::string stamp = StampFor(plan.jobs, options, run.started);
   MSPROBE_ASSIGN(const SharedOutputs shared, OpenShared(options, plan.jobs.size(), stamp));
   run.ranks.resize(plan.jobs.size());
@@ -484,12 +507,7 @@ Result<CompareRun> Compare(const CompareOptions& options, LogSink& outer_log,
   CloseJournals(run, cancel);
   if (AllFailed(run)) return FailureOf(run, options);
   if (shared.json) MSPROBE_TRY(shared.json->Commit());
-  run.partial = !run.missing.empty();
-  for (const RankOutcome& r : run.ranks) {
-    Add(run.counts, r.counts);
-    run.partial = run.partial || r.error.has_value() || r.interrupted;
-  }
-  run.first_bad_rank = FirstBadRank(run.ranks);
+  SumUp(run);
   run.messages = log.Take();
   run.seconds = MonotonicSeconds() - begin;
   if (shared.junit) MSPROBE_TRY(shared.junit->Finish(run));

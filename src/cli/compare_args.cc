@@ -29,8 +29,7 @@ void AddShared(CLI::App& app, CompareArgs& out) {
   app.add_option("--data_mapping", out.data_mapping, "names of target rows to names of golden rows")
       ->type_name("YAML")
       ->group(kMatching);
-  app.add_option("--rules", out.rules,
-                 "default, base, upstream, or a file (see --explain-rules)")
+  app.add_option("--rules", out.rules, "default, base, upstream, or a file (see --explain-rules)")
       ->type_name("SET|YAML")
       ->group(kVerdicts);
   app.add_flag("--explain-rules", out.explain_rules, "print all rules with their limits, and end")
