@@ -1,7 +1,10 @@
 #include "bindings/capture/api.h"
 
+#include <algorithm>
 #include <cstddef>
+#include <iterator>
 #include <memory>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -41,6 +44,7 @@ struct BackwardHook {
   const ApiEntry* entry;
   int64_t number;
   uint64_t generation;
+  bool hands_on;  // the node is that of the call before: the gradient goes on as it comes
 };
 
 PyTypeObject backward_hook_type;
@@ -73,7 +77,7 @@ PyObject* BackwardHookCall(PyObject* self, PyObject* const* args, size_t nargsf,
   const Quiet quiet;
   if (auto builder = s.collector->BeginApiBackward(hook->entry->id, hook->number)) {
     DescribeGradients(*builder, Part::kInput, args[1]);
-    DescribeGradients(*builder, Part::kOutput, args[0]);
+    DescribeGradients(*builder, Part::kOutput, hook->hands_on ? args[1] : args[0]);
     CommitEntry(std::move(builder));
   }
   ClearError();
@@ -111,6 +115,11 @@ bool DropsNothing(PyObject* args, PyObject* kwargs) {
   return value == 0.0;
 }
 
+// The call made no node of its own: what hangs at its result is the node of the call before.
+bool HandsOn(const ApiEntry& entry, PyObject* args, PyObject* output) {
+  return entry.casts && PyTuple_GET_SIZE(args) > 0 && PyTuple_GET_ITEM(args, 0) == output;
+}
+
 void HookBackward(const ApiEntry& entry, int64_t number, PyObject* args, PyObject* kwargs,
                   PyObject* output) {
   const Torch& torch = torch_objects();
@@ -135,6 +144,7 @@ void HookBackward(const ApiEntry& entry, int64_t number, PyObject* args, PyObjec
   h->call = BackwardHookCall;
   h->entry = &entry;
   h->number = number;
+  h->hands_on = HandsOn(entry, args, output);
   h->generation = session().generation;
   const Ref handle =
       Ref::Steal(PyObject_CallMethodOneArg(node.get(), torch.s_register_hook, hook.get()));
@@ -257,6 +267,9 @@ ApiEntry* AddApi(std::string prefix, std::string name, std::string qualified, co
     // Their schemas do not say that running statistics are written.
     slot->writes_silently = slot->name.find("batch_norm") != std::string::npos ||
                             slot->name.find("instance_norm") != std::string::npos;
+    static constexpr std::string_view kCasts[] = {"to",     "float",    "half",
+                                                  "double", "bfloat16", "type_as"};
+    slot->casts = std::find(std::begin(kCasts), std::end(kCasts), slot->name) != std::end(kCasts);
     if (session().collector != nullptr) {
       slot->id = session().collector->RegisterApi(slot->prefix, slot->name, slot->risk);
     }

@@ -16,6 +16,7 @@ struct ApiEntry {
   std::string prefix, name;
   collect::Risk risk = collect::Risk::kFocus;
   bool writes_silently = false;  // into arguments, past their version counters
+  bool casts = false;            // hands its input on when there is nothing to convert
   bool dropout = false;          // no backward hook when its probability is 0 (dump.md 6.6)
   bool collective = false;       // output = the arguments, after the call (dump.md 6.7)
   bool asynchronous =

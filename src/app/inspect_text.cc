@@ -86,8 +86,9 @@ std::string BriefText(const InspectEntry& e) {
 }
 
 struct Node {
+  std::string label;
   uint64_t entries = 0;
-  std::vector<std::pair<std::string, Node>> children;  // in order of appearance
+  std::vector<Node> children;  // in order of appearance
 };
 
 void AddPath(Node& root, std::string_view path) {
@@ -97,26 +98,26 @@ void AddPath(Node& root, std::string_view path) {
     const size_t end = std::min(path.find('\x1f'), path.size());
     const std::string label(path.substr(0, end));
     auto it = std::find_if(at->children.begin(), at->children.end(),
-                           [&](const auto& c) { return c.first == label; });
-    if (it == at->children.end()) it = at->children.insert(it, {label, {}});
-    at = &it->second;
+                           [&](const auto& c) { return c.label == label; });
+    if (it == at->children.end()) it = at->children.insert(it, Node{label, 0, {}});
+    at = &*it;
     ++at->entries;
     path.remove_prefix(std::min(end + 1, path.size()));
   }
 }
 
 void AppendTree(const Node& node, int depth, uint64_t most, uint64_t& lines, std::string& out) {
-  for (const auto& [label, child] : node.children) {
+  for (const Node& child : node.children) {
     if (most > 0 && lines >= most) return;
     ++lines;
-    out += fmt::format("  {:{}}{} ({})\n", "", 2 * depth, VisibleText(label), child.entries);
+    out += fmt::format("  {:{}}{} ({})\n", "", 2 * depth, VisibleText(child.label), child.entries);
     AppendTree(child, depth + 1, most, lines, out);
   }
 }
 
 uint64_t CountNodes(const Node& node) {
   uint64_t out = node.children.size();
-  for (const auto& c : node.children) out += CountNodes(c.second);
+  for (const Node& child : node.children) out += CountNodes(child);
   return out;
 }
 

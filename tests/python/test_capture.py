@@ -353,6 +353,19 @@ def test_capture_dropout_with_probability_zero_has_no_backward_entry(tmp_path):
     ]
 
 
+def test_capture_gradient_of_a_cast_that_hands_its_input_on_is_its_own(tmp_path):
+    """Its result hangs at the node of the call before: the gradients on the far side of that node are not the cast's."""
+    x = torch.randn(3, requires_grad=True)
+
+    def run() -> None:
+        ((x * 2).float() * torch.tensor([1.0, 2.0, 3.0])).sum().backward()
+
+    entry = record(tmp_path, "L1", run).data["Tensor.float.0.backward"]
+    (received,), (passed_on,) = entry["input"], entry["output"]
+    assert (received["Max"], received["Min"], received["Mean"]) == (3.0, 1.0, 2.0)
+    assert (passed_on["Max"], passed_on["Min"], passed_on["Mean"]) == (3.0, 1.0, 2.0)
+
+
 def test_capture_stack_lines_show_the_callers_source(tmp_path):
     def run() -> None:
         torch.exp(torch.ones(2))  # the line to be found
