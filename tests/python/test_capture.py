@@ -354,7 +354,7 @@ def test_capture_dropout_with_probability_zero_has_no_backward_entry(tmp_path):
 
 
 def test_capture_gradient_of_a_cast_that_hands_its_input_on_is_its_own(tmp_path):
-    """Its result hangs at the node of the call before: the gradients on the far side of that node are not the cast's."""
+    """Its result hangs at the node of the call before: gradients on the far side of that node are not the cast's."""
     x = torch.randn(3, requires_grad=True)
 
     def run() -> None:
