@@ -71,6 +71,7 @@ struct Judge {
   double scale = 0, terms = 1;
   bool amplifies = false;
   bool gradient = false;
+  bool corrected = false;  // tolerances of small 16-bit values
 
   void operator()(DetailsRow& row, const Raw& bench, const Raw& device,
                   const std::optional<Raw>& baseline, const std::string& bench_dtype,
@@ -83,6 +84,7 @@ struct Judge {
     pair.device = ViewOf(device);
     pair.float8_input = float8_input;
     pair.gradient = gradient;
+    if (corrected) pair.small_values = precheck::SmallValues::kCorrected;
     TensorView base;
     precheck::QContext context{scale, terms, amplifies, nullptr};
     if (baseline) {
@@ -180,13 +182,13 @@ void BindJudge(nb::module_& m) {
       .def(
           "__init__",
           [](Judge* self, std::string api, bool float8_input, bool old_standard, bool q_rules,
-             double scale, double terms, bool amplifies, bool gradient) {
-            new (self) Judge{std::move(api), float8_input, old_standard, q_rules,
-                             scale,          terms,        amplifies,    gradient};
+             double scale, double terms, bool amplifies, bool gradient, bool corrected) {
+            new (self) Judge{std::move(api), float8_input, old_standard, q_rules,  scale,
+                             terms,          amplifies,    gradient,     corrected};
           },
           nb::arg("api"), nb::arg("float8_input"), nb::arg("old_standard"), nb::arg("q_rules"),
           nb::arg("scale") = 0.0, nb::arg("terms") = 1.0, nb::arg("amplifies") = false,
-          nb::arg("gradient") = false)
+          nb::arg("gradient") = false, nb::arg("corrected") = false)
       .def("__call__", &Judge::operator(), nb::arg("row"), nb::arg("bench"), nb::arg("device"),
            nb::arg("baseline").none(), nb::arg("bench_dtype"), nb::arg("device_dtype"),
            "Fill status, cells and message of a row. Tensors are (address, dtype, shape) of "

@@ -466,7 +466,7 @@ class PrecheckRow:
 class PrecheckJudge:
     """Judges the outputs of one call."""
 
-    def __init__(self, api: str, float8_input: bool, old_standard: bool, q_rules: bool, scale: float = 0.0, terms: float = 1.0, amplifies: bool = False, gradient: bool = False) -> None: ...
+    def __init__(self, api: str, float8_input: bool, old_standard: bool, q_rules: bool, scale: float = 0.0, terms: float = 1.0, amplifies: bool = False, gradient: bool = False, corrected: bool = False) -> None: ...
 
     def __call__(self, row: PrecheckRow, bench: tuple[int, str, Sequence[int]], device: tuple[int, str, Sequence[int]], baseline: tuple[int, str, Sequence[int]] | None, bench_dtype: str, device_dtype: str) -> None:
         """

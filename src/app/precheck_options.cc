@@ -34,6 +34,8 @@ std::string ToJson(const PrecheckOptions& o) {
   integer("seed", o.seed);
   string("standard", o.standard == precheck::Standard::kOld ? "old" : "new");
   string("rules", o.rules == precheck::Rules::kBase ? "base" : "default");
+  string("small_values",
+         o.small_values == precheck::SmallValues::kCorrected ? "corrected" : "original");
   integer("digits", o.format.digits);
   boolean("fail_on_error", o.fail_on_error);
   boolean("fail_on_warning", o.fail_on_warning);

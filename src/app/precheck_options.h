@@ -21,6 +21,7 @@ struct PrecheckOptions {
   int64_t workers = 1, timeout = 0, seed = 1234;  // timeout in seconds, 0 = none
   precheck::Standard standard = precheck::Standard::kNew;
   precheck::Rules rules = precheck::Rules::kDefault;
+  precheck::SmallValues small_values = precheck::SmallValues::kOriginal;
   precheck::NumberFormat format;
   bool fail_on_error = false, fail_on_warning = false, fail_on_skip = false;
   std::string reference = "auto", candidate;

@@ -98,6 +98,11 @@ void AddVerdicts(CLI::App& app, PrecheckArgs& out) {
                  "base: the published rules; default: also the Q rules, see --explain-rules")
       ->type_name("SET")
       ->group(kVerdicts);
+  app.add_option("--small-values", out.small_values,
+                 "tolerance of small 16-bit values: original (1e-16, as the original tool has it) "
+                 "or corrected (2^-16, as its documents say)")
+      ->type_name("TABLE")
+      ->group(kVerdicts);
   app.add_option("--fail-on", out.fail_on,
                  "end with status 3 on error, warning (or error), skip; or a,b")
       ->type_name("VERDICT")

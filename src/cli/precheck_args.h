@@ -22,7 +22,7 @@ struct PrecheckArgs {
   std::string device_kind;
   std::vector<std::string> device_ids;
   std::string num_splits = "8";
-  std::string standard, rules = "default", digits, fail_on;
+  std::string standard, rules = "default", small_values = "original", digits, fail_on;
   std::string seed, reference = "auto", candidate, timeout, baseline, reproduce;
   bool no_html = false;  // newer spelling
   bool explain_rules = false, english = false, retry_skips = false, tf32 = false;

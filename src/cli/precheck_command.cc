@@ -120,6 +120,9 @@ app::PrecheckOptions Check(const PrecheckArgs& args, std::vector<Error>& errors)
   FailOn fail_on;
   problems.Add(ReadStandard(args.standard, args.face, out.standard));
   problems.Add(ReadPrecheckRules(args.rules, out.rules));
+  constexpr std::array<std::string_view, 2> kTables = {"original", "corrected"};
+  problems.Word("--small-values", args.small_values, kTables);
+  if (args.small_values == "corrected") out.small_values = precheck::SmallValues::kCorrected;
   problems.Add(ReadDigits(args.digits, out.format));
   problems.Add(ReadFailOn(args.fail_on, "skip", fail_on));
   out.fail_on_error = fail_on.error;

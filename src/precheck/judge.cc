@@ -146,7 +146,8 @@ void JudgeFloat(const OutputPair& pair, Standard standard, DetailsRow& row) {
   // A 16-bit gradient that adds up rounded terms cannot be right to a share of its own small
   // elements.
   const bool summed = pair.gradient && SixteenBit(pair.device_dtype);
-  const Figures f = FiguresOf(pair.bench, pair.device, summed ? RootMeanSquare(pair.bench) : 0);
+  const Figures f = FiguresOf(pair.bench, pair.device, summed ? RootMeanSquare(pair.bench) : 0,
+                              pair.small_values);
   if (HasErrorMetrics(pair.device_dtype)) {
     FillAlgorithm(pair, f, standard, row);
   } else {

@@ -17,6 +17,7 @@ struct OutputPair {
   TensorView bench, device;
   bool float8_input = false;
   bool gradient = false;  // 16-bit: errors are judged at the magnitude of the whole gradient, too
+  SmallValues small_values = SmallValues::kOriginal;
 };
 
 // Fills cells, status and message of `row` (its name is the caller's). Never fails: what cannot be

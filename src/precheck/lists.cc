@@ -168,11 +168,13 @@ Algorithm ChooseAlgorithm(std::string_view api, std::string_view device_dtype, b
 double SmallValue(std::string_view dtype) {
   return ByDtype(dtype, Pow2(-10), Pow2(-10), Pow2(-20));
 }
-double SmallValueToleranceAbsolute(std::string_view dtype) {
-  return ByDtype(dtype, Pow2(-16), 1e-16, Pow2(-30));
+double SmallValueToleranceAbsolute(std::string_view dtype, SmallValues tables) {
+  const double bfloat16 = tables == SmallValues::kCorrected ? Pow2(-16) : 1e-16;
+  return ByDtype(dtype, Pow2(-16), bfloat16, Pow2(-30));
 }
-double SmallValueToleranceBenchmark(std::string_view dtype) {
-  return ByDtype(dtype, 1e-16, 1e-16, Pow2(-30));
+double SmallValueToleranceBenchmark(std::string_view dtype, SmallValues tables) {
+  const double half = tables == SmallValues::kCorrected ? Pow2(-16) : 1e-16;
+  return ByDtype(dtype, half, half, Pow2(-30));
 }
 double RelativeTolerance(std::string_view dtype) {
   return ByDtype(dtype, Pow2(-10), Pow2(-8), Pow2(-20));

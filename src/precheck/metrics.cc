@@ -50,13 +50,13 @@ struct Constants {
   bool ulp_double = true;  // computed in float64
 };
 
-Constants ConstantsFor(DType bench, DType device) {
+Constants ConstantsFor(DType bench, DType device, SmallValues tables) {
   const std::string_view text = TorchName(device);
   Constants k;
   k.eps = device == DType::kBF16 ? 0x1p-8 : bench == DType::kF64 ? 0x1p-52 : 0x1p-23;
   k.small_value = SmallValue(text);
-  k.atol_benchmark = SmallValueToleranceBenchmark(text);
-  k.atol_absolute = SmallValueToleranceAbsolute(text);
+  k.atol_benchmark = SmallValueToleranceBenchmark(text, tables);
+  k.atol_absolute = SmallValueToleranceAbsolute(text, tables);
   k.rtol = RelativeTolerance(text);
   k.bound = AccumulativeBound(text);
   k.clip = device == DType::kBF16 ? kBFloat16Limit : LargestFinite(device);
@@ -115,9 +115,9 @@ struct CosineSums {
 template <class T>
 class Pass {
  public:
-  Pass(const TensorView& bench, const TensorView& device, double scale)
+  Pass(const TensorView& bench, const TensorView& device, double scale, SmallValues tables)
       : device_(device.dtype),
-        k_(ConstantsFor(bench.dtype, device.dtype)),
+        k_(ConstantsFor(bench.dtype, device.dtype, tables)),
         scale_(static_cast<T>(scale)) {
     f_.single = sizeof(T) == sizeof(float);
   }
@@ -266,8 +266,8 @@ class Pass {
 };
 
 template <class T>
-Figures Run(const TensorView& bench, const TensorView& device, double scale) {
-  Pass<T> pass(bench, device, scale);
+Figures Run(const TensorView& bench, const TensorView& device, double scale, SmallValues tables) {
+  Pass<T> pass(bench, device, scale, tables);
   const size_t n = static_cast<size_t>(bench.num_elements());
   std::array<T, kBlock> b;
   std::array<T, kBlock> d;
@@ -323,10 +323,12 @@ Wide ExactAt(const TensorView& view, size_t i) {
 
 }  // namespace
 
-Figures FiguresOf(const TensorView& bench, const TensorView& device, double scale) {
+Figures FiguresOf(const TensorView& bench, const TensorView& device, double scale,
+                  SmallValues tables) {
   const bool wide =
       bench.dtype == DType::kF64 || device.dtype == DType::kF64 || IsFloat8(device.dtype);
-  return wide ? Run<double>(bench, device, scale) : Run<float>(bench, device, scale);
+  return wide ? Run<double>(bench, device, scale, tables)
+              : Run<float>(bench, device, scale, tables);
 }
 
 double RootMeanSquare(const TensorView& view) {

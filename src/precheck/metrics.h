@@ -65,7 +65,8 @@ struct Figures {
 // `bench` and `device` have the same number of elements, contiguous. Empty arrays: everything zero.
 // `scale` > 0: the masked_below counts take an element as right, too, when its absolute error is
 // below the limit times `scale`, the magnitude of the terms that were added up.
-Figures FiguresOf(const TensorView& bench, const TensorView& device, double scale = 0);
+Figures FiguresOf(const TensorView& bench, const TensorView& device, double scale = 0,
+                  SmallValues tables = SmallValues::kOriginal);
 // Root mean square of the finite elements; 0 when there are none or it overflows.
 double RootMeanSquare(const TensorView& view);
 

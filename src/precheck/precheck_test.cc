@@ -349,6 +349,22 @@ TEST(WorkedMetrics, RelativeErrorsOfTheBenchmarkAlgorithm) {
   EXPECT_NEAR(f.mean_rel, 0.0005000233650207518, 1e-15);
 }
 
+// 2^-12 is small (at most 2^-10); off by 2^-18 it is within 2^-16 and far beyond 1e-16, off by
+// 2^-14 beyond both.
+TEST(WorkedMetrics, CorrectedToleranceOfSmallValues) {
+  const Array b = Make(DType::kF32, {0x1p-12, 0x1p-12, 0x1p-12});
+  for (const DType dtype : {DType::kF16, DType::kBF16}) {
+    const Array d = Make(dtype, {0x1p-12, 0x1p-12 + 0x1p-18, 0x1p-12 + 0x1p-14});
+    const Figures original = FiguresOf(b.view(), d.view());
+    EXPECT_EQ(original.small, 3u);
+    EXPECT_EQ(original.small_errors, 2u);
+    const Figures corrected = FiguresOf(b.view(), d.view(), 0, SmallValues::kCorrected);
+    EXPECT_EQ(corrected.small_errors, 1u);
+    EXPECT_EQ(corrected.small_errors_absolute, 1u);
+  }
+  EXPECT_EQ(SmallValueToleranceBenchmark("torch.float32", SmallValues::kCorrected), 0x1p-30);
+}
+
 TEST(WorkedMetrics, ErrorBalanceRoundsTheReferenceFirst) {
   const Array b = Make(DType::kF32, {1.0004, 2, 3});
   const Array d = Make(DType::kF16, {1.0, 2.0, 3.01});

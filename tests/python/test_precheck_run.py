@@ -20,11 +20,13 @@ from precheck_golden import differences, table
 from precheck_support import Runner, call, msprobe, tensor, write_dump
 
 from msprobe import _core
+from msprobe.precheck.judging import Context, rows_of
 
 __all__ = ["msprobe"]  # a fixture
 
 DATA = Path(__file__).resolve().parents[1] / "data" / "precheck"
 LISTS = DATA / "run_lists" / "dump.json"
+SMALL_VALUE = 11  # of the twenty cells between name and status: share of wrong small values
 CASES = [p.name for p in sorted(DATA.glob("run_*"))]
 
 
@@ -97,6 +99,28 @@ def test_summary_and_meta(msprobe: Runner, tmp_path: Path) -> None:
     for name, checksum in inputs.items():
         assert details[f"{name}.forward.output.0"][22].endswith(f"inputs={checksum}")
     assert len(set(inputs.values())) == 4
+
+
+def test_small_values_choice_is_kept_and_checked(
+    msprobe: Runner, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    run = ("acc_check", "-api_info", LISTS, "-o", "out", "--device", "cpu", "--small-values")
+    assert msprobe(*run, "corected") == 2
+    assert "corected" in capfd.readouterr().err
+    assert msprobe(*run, "corrected") == 0
+    for kind in ("summary", "meta"):
+        (path,) = (tmp_path / "out").glob(f"*{kind}*")
+        assert json.loads(path.read_text("utf-8"))["small_values"] == "corrected"
+
+
+@pytest.mark.parametrize(("corrected", "share"), [(False, 2 / 3), (True, 1 / 3)])
+def test_small_values_reach_the_details(corrected: bool, share: float) -> None:
+    """2^-12 off by 0, 2^-18 and 2^-14: beyond 1e-16 are two of three, beyond 2^-16 one."""
+    bench = torch.tensor([2.0**-12] * 3, dtype=torch.float64)
+    device = torch.tensor([2.0**-12, 2.0**-12 + 2.0**-18, 2.0**-12 + 2.0**-14], dtype=torch.float16)
+    context = Context("relu", False, False, False, corrected=corrected)
+    (row,) = rows_of(context, "Torch.relu.0.forward.output", bench, device, None)
+    assert float(row.cells()[SMALL_VALUE]) == pytest.approx(share)
 
 
 def test_seed_changes_inputs_and_nothing_else_does(msprobe: Runner, tmp_path: Path) -> None:

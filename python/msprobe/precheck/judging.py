@@ -42,6 +42,7 @@ class Context:
     input_elements: int = 1
     amplifies: bool = False
     gradient: bool = False
+    corrected: bool = False  # tolerances of small 16-bit values
 
 
 def rows_of(context: Context, prefix: str, bench: Any, device: Any, baseline: Any) -> list[_core.PrecheckRow]:
@@ -120,6 +121,7 @@ def _judge_tensors(
         max(1.0, context.input_elements / max(1, d.numel())),
         context.amplifies,
         context.gradient,
+        context.corrected,
     )
     # A baseline of other values would be no yardstick for this reference.
     judge(row, raw(b), raw(d), raw(t) if t is not None else None, str(b.dtype), str(d.dtype))

@@ -27,6 +27,7 @@ class Options:
     seed: int = 1234
     standard: str = "new"
     rules: str = "default"
+    small_values: str = "original"
     digits: int = -1
     fail_on_error: bool = False
     fail_on_warning: bool = False

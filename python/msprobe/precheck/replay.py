@@ -133,6 +133,7 @@ class Replayer:
         self._has_data_files = has_data_files
         self._candidate = load_candidate(options.candidate)
         self._base = options.rules == "base"
+        self._corrected = options.small_values == "corrected"
         self._old = options.standard == "old"
         self._hf32 = self._base or device.kind == "npu"
         self._baseline_rows = options.baseline == "cpu"
@@ -459,6 +460,7 @@ class _Work:
             owner._old,
             not owner._base,
             amplifies=self._last in _AMPLIFYING,
+            corrected=owner._corrected,
         )
         if context.q_rules:
             context.scale = largest_rms(tensors)

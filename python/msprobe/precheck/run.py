@@ -349,6 +349,7 @@ class _Run:
             "seed": self._options.seed,
             "standard": self._options.standard,
             "rules": self._options.rules,
+            "small_values": self._options.small_values,
             "inputs": self._inputs,
         }
 
@@ -364,6 +365,7 @@ class _Run:
             "complete": self._complete,
             "standard": self._options.standard,
             "rules": self._options.rules,
+            "small_values": self._options.small_values,
             "device": self._device.kind,
             "compared": "CPU against CPU" if self._device.is_cpu else f"{self._device.kind.upper()} against CPU",
             "counts": self._counts.document(),
