@@ -4,6 +4,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "bindings/module.h"
+#include "bindings/user_metrics.h"
 #include "cli/main.h"
 
 namespace msprobe::bindings {
@@ -19,6 +20,7 @@ void RegisterCli(nanobind::module_& m) {
           const nb::gil_scoped_acquire acquire;
           return nb::cast<int>(nb::module_::import_("msprobe.precheck.run").attr("main")(options));
         };
+        hooks.metrics = &MetricsOfFolder;
         const nb::gil_scoped_release release;
         return cli::Main(argv, hooks);
       },

@@ -20,6 +20,7 @@
 #include "app/compare_text.h"
 #include "bindings/errors.h"
 #include "bindings/module.h"
+#include "bindings/user_metrics.h"
 
 namespace msprobe::bindings {
 namespace {
@@ -134,7 +135,7 @@ const compare::Comparison& KeptComparison(const PyRank& r) {
 
 nb::list Rows(const PyRank& r) {
   const compare::Comparison& comparison = KeptComparison(r);
-  app::CompareTable table(comparison, r.face);
+  app::CompareTable table(comparison, r.face, r.outcome.user.get());
   nb::list out;
   for (size_t i = 0; i < comparison.rows.size(); ++i) {
     nb::list row;
@@ -203,14 +204,19 @@ nb::object ArrayOf(std::vector<double> values) {
 
 nb::dict Arrays(const PyRank& r) {
   const compare::Comparison& comparison = KeptComparison(r);
-  app::CompareTable table(comparison, r.face);
+  app::CompareTable table(comparison, r.face, r.outcome.user.get());
   const std::vector<std::string>& columns = table.columns();
+  const auto is_figure = [&](const std::string& column) {
+    const app::UserColumns* user = r.outcome.user.get();
+    return IsFigure(column) || (user != nullptr && std::find(user->names.begin(), user->names.end(),
+                                                             column) != user->names.end());
+  };
   std::vector<std::vector<double>> figures(columns.size());
   std::vector<nb::list> texts(columns.size());
   for (size_t i = 0; i < comparison.rows.size(); ++i) {
     const auto cells = table.Cells(i);
     for (size_t c = 0; c < columns.size(); ++c) {
-      if (IsFigure(columns[c])) {
+      if (is_figure(columns[c])) {
         figures[c].push_back(FigureOf(cells[c]));
       } else {
         texts[c].append(CellObject(cells[c]));
@@ -220,7 +226,7 @@ nb::dict Arrays(const PyRank& r) {
   const nb::object array = nb::module_::import_("numpy").attr("array");
   nb::dict out;
   for (size_t c = 0; c < columns.size(); ++c) {
-    out[columns[c].c_str()] = IsFigure(columns[c])
+    out[columns[c].c_str()] = is_figure(columns[c])
                                   ? ArrayOf(std::move(figures[c]))
                                   : array(texts[c], nb::arg("dtype") = nb::str("object"));
   }
@@ -262,7 +268,7 @@ void BindRank(nb::module_& m) {
           "columns",
           [](const PyRank& r) {
             const compare::Comparison& c = KeptComparison(r);
-            return app::CompareColumns(c.mode, r.face, c.shows_stack);
+            return app::CompareColumns(c.mode, r.face, c.shows_stack, r.outcome.user.get());
           },
           "Column names of rows(). Needs keep_rows=True.")
       .def("rows", &Rows, "All cells of the report, row by row. Needs keep_rows=True.")
@@ -369,6 +375,10 @@ void BindAnalysis(nb::module_& m) {
       .def("__str__", [](const R& r) { return app::AnalysisAnswer(r); });
 }
 
+void SetMetrics(app::CompareOptions& options, const nb::object& source) {
+  options.user_metrics = LoadUserMetrics(source);
+}
+
 void BindOptions(nb::module_& m) {
   using O = app::CompareOptions;
   nb::class_<O>(
@@ -409,6 +419,8 @@ void BindOptions(nb::module_& m) {
                    "default, base, upstream, or the path of a YAML file; reads: file.")
       .def_rw("suffix", &O::suffix, "Of file names, for two files only.")
       .def_rw("workers", &O::workers, "Threads; 0 = all cores.")
+      .def("set_metrics", &SetMetrics, nb::arg("source"),
+           "Metrics of yours, tensor dumps: a folder of alg_<name>.py, or names and functions.")
       .def_rw("resume", &O::resume, "Take over what an interrupted run had compared.")
       .def_rw("ranks", &O::rank_ids, "Only these ranks of folders; empty: all.")
       .def_rw("steps", &O::step_ids, "Only these steps of folders of steps; empty: all.")

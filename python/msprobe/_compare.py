@@ -35,6 +35,7 @@ _KNOWN = frozenset(
         "backend",
         "rules",
         "workers",
+        "metrics",
     )
 )
 
@@ -52,6 +53,7 @@ def compare(
         **kwargs: `stack_mode=False`, `auto_analyze=True` (advisor), `fuzzy_match=False`, `highlight=False`,
             `data_mapping` (path of a YAML file or a dict of row names), `suffix=''` (of file names), `workers=0` (all
             cores), `keep_rows=False` (see `RankResult.rows` and `RankResult.arrays`), `resume=False`,
+            `metrics` (folder of files `alg_<name>.py`, or a list of names and functions of two NumPy arrays),
             `consistent_check=False` with `backend="fsdp"` or `"megatron"`, `rules="default"` (or `"base"`,
             `"upstream"`, the path of a YAML file; docs/compare.md).
 
@@ -190,6 +192,11 @@ def _options(paths: tuple[_Path, _Path, _Path], kwargs: dict[str, Any], *, row_l
         options.rules = _path(kwargs["rules"], "rules")
     options.workers = _count(kwargs.get("workers", 0), "workers")
     options.keep_rows = kwargs.get("keep_rows", False)
+    if kwargs.get("metrics") is not None:
+        for other in ("first_diff_analyze", "consistent_check"):
+            if kwargs.get(other):
+                raise ConfigError(ErrorCode.INVALID_ARGUMENT, f"metrics has no effect beside {other}", "metrics")
+        options.set_metrics(kwargs["metrics"])
     return options
 
 

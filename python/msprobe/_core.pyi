@@ -222,6 +222,11 @@ class CompareOptions:
     @workers.setter
     def workers(self, arg: int, /) -> None: ...
 
+    def set_metrics(self, source: object) -> None:
+        """
+        Metrics of yours, tensor dumps: a folder of alg_<name>.py, or names and functions.
+        """
+
     @property
     def resume(self) -> bool:
         """Take over what an interrupted run had compared."""

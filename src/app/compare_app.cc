@@ -173,7 +173,7 @@ Status WriteReports(const CompareOptions& options, const std::string& stamp,
   const Names names = NamesOf(out.job, options);
   const std::string path = JoinPath(
       options.output_dir, WithStamp(comparison.interrupted ? names.partial : names.report, stamp));
-  CompareTable table(comparison, options.face);
+  CompareTable table(comparison, options.face, out.user.get());
   const auto writer = WriterFor(path, options);
   MSPROBE_ASSIGN(out.reports, table.WriteTo(*writer, cancel));
   for (const std::string& report : out.reports) MSPROBE_TRY(FitMode(report, options.face));
@@ -276,6 +276,11 @@ Status RunJob(const CompareOptions& options, const compare::Options& engine,
         .At(out.job.target_json);
   }
   out.not_compared = CollectNotCompared(*comparison);
+  if (options.user_metrics && !out.interrupted) {
+    MSPROBE_ASSIGN(UserColumns user,
+                   RunUserMetrics(*options.user_metrics, input, *comparison, log, cancel));
+    out.user = std::make_shared<const UserColumns>(std::move(user));
+  }
   MSPROBE_TRY(WriteReports(options, stamp, *comparison, out, log, cancel));
   out.mode = comparison->mode;
   out.counts = comparison->counts;
@@ -290,10 +295,13 @@ Status AddShared(const CompareOptions& options, size_t index, RankOutcome& out,
                  const SharedOutputs& shared, const CancelToken* cancel) {
   const std::shared_ptr<const Comparison> comparison = out.comparison;
   if (out.interrupted) cancel = nullptr;
+  const std::shared_ptr<const UserColumns> user = out.user;
   if (!options.keep_rows) out.comparison.reset();
+  if (!options.keep_rows) out.user.reset();
   if (shared.junit) shared.junit->Add(index, out.job, *comparison, options.face);
   if (shared.html) MSPROBE_TRY(shared.html->Add(index, options, out, *comparison, cancel));
-  if (shared.json) return shared.json->Add(out.job, *comparison, options.face, cancel);
+  if (shared.json)
+    return shared.json->Add(out.job, {*comparison, options.face, user.get()}, cancel);
   return {};
 }
 

@@ -10,6 +10,7 @@
 
 #include "app/advisor.h"
 #include "app/compare_inputs.h"
+#include "app/user_metrics.h"
 #include "base/log.h"
 #include "base/result.h"
 #include "base/thread_pool.h"
@@ -43,15 +44,16 @@ struct CompareOptions {
   bool row_log = false;                                // one log line per row, tensor mode
   std::optional<config::NameMap> data_mapping, cell_mapping;
   bool cell_mapping_flag = false;
-  std::string suffix;                       // of file names, one pair of files only
-  unsigned workers = 0;                     // 0 = all cores
-  bool resume = false;                      // take the figures of an interrupted run over
-  std::vector<int64_t> rank_ids, step_ids;  // only these; empty: all
-  bool keep_rows = false;                   // keep the comparisons in CompareRun::ranks
-  config::PostprocessConfig postprocess;    // products of tensors, made before they are compared
-  std::string json_path, junit_path;        // rows as JSON lines, entries as JUnit XML; "" = no
-  bool html = false;                        // write compare_report_*.html
-  std::string command;                      // for the summary: "compare"
+  std::string suffix;                         // of file names, one pair of files only
+  unsigned workers = 0;                       // 0 = all cores
+  bool resume = false;                        // take the figures of an interrupted run over
+  std::vector<int64_t> rank_ids, step_ids;    // only these; empty: all
+  bool keep_rows = false;                     // keep the comparisons in CompareRun::ranks
+  config::PostprocessConfig postprocess;      // products of tensors, made before they are compared
+  std::shared_ptr<UserMetrics> user_metrics;  // tensor mode: columns of the user's own; null: none
+  std::string json_path, junit_path;          // rows as JSON lines, entries as JUnit XML; "" = no
+  bool html = false;                          // write compare_report_*.html
+  std::string command;                        // for the summary: "compare"
   std::vector<std::pair<std::string, std::string>>
       echo;  // options as the user gave them, for the summary
 };
@@ -69,6 +71,7 @@ struct RankOutcome {
   std::vector<std::string> reports;                       // csv or xlsx
   std::string advice_path;                                // "" = none
   std::shared_ptr<const compare::Comparison> comparison;  // with keep_rows
+  std::shared_ptr<const UserColumns> user;                // with user_metrics, like comparison
   std::shared_ptr<compare::PieceJournal> journal;         // while the run goes on
 };
 

@@ -64,6 +64,12 @@ bool IsOldNumber(const CellValue& cell, double& value) {
   }
 }
 
+// The metrics of a row without figures.
+std::string_view GateWord(Gate gate) {
+  if (gate == Gate::kShapes) return "shape unmatched";
+  return gate == Gate::kNonFinitePositions ? kNotAvailable : "unsupported";
+}
+
 // Pairs that 8.3.3 would not have made (compare.md 5.1, 5.3): they have the figures of the new
 // face.
 bool OldReleaseParts(const Row& row) {
@@ -76,13 +82,14 @@ bool OldReleaseParts(const Row& row) {
 
 }  // namespace
 
-std::vector<std::string> CompareColumns(Mode mode, Face face, bool stack) {
+std::vector<std::string> CompareColumns(Mode mode, Face face, bool stack, const UserColumns* user) {
   std::vector<std::string> out;
   Append(out, {"NPU Name", "Bench Name", "NPU Dtype", "Bench Dtype", "NPU Tensor Shape",
                "Bench Tensor Shape", "NPU Requires_grad", "Bench Requires_grad"});
   if (mode == Mode::kTensor) {
     Append(out, {"Cosine", "EucDist", "MaxAbsErr", "MaxRelativeErr", "One Thousandth Err Ratio",
                  "Five Thousandths Err Ratio"});
+    if (user != nullptr) out.insert(out.end(), user->names.begin(), user->names.end());
   } else if (mode == Mode::kStatistics) {
     Append(out, {"Max diff", "Min diff", "Mean diff", "L2norm diff", "MaxRelativeErr",
                  "MinRelativeErr", "MeanRelativeErr", "NormRelativeErr"});
@@ -102,12 +109,14 @@ std::vector<std::string> CompareColumns(Mode mode, Face face, bool stack) {
   return out;
 }
 
-CompareTable::CompareTable(const compare::Comparison& comparison, Face face)
+CompareTable::CompareTable(const compare::Comparison& comparison, Face face,
+                           const UserColumns* user)
     : comparison_(comparison),
       face_(face),
-      columns_(CompareColumns(comparison.mode, face, comparison.shows_stack)),
+      user_(user),
+      columns_(CompareColumns(comparison.mode, face, comparison.shows_stack, user)),
       scratch_(kMaxColumns) {
-  cells_.reserve(kMaxColumns);
+  cells_.reserve(columns_.size());
 }
 
 void CompareTable::Text(std::string_view borrowed) { cells_.push_back(Cell::Text(borrowed)); }
@@ -204,10 +213,7 @@ void CompareTable::AddTensor(const Row& row) {
     return;
   }
   if (row.gate != Gate::kCompared) {
-    const std::string_view text = row.gate == Gate::kShapes               ? "shape unmatched"
-                                  : row.gate == Gate::kNonFinitePositions ? kNotAvailable
-                                                                          : "unsupported";
-    for (int i = 0; i < 6; ++i) Text(text);
+    for (int i = 0; i < 6; ++i) Text(GateWord(row.gate));
     return;
   }
   using metrics::CosineCase;
@@ -232,6 +238,19 @@ void CompareTable::AddTensor(const Row& row) {
   Number(metrics::Round12(m.max_rel));
   Number(metrics::Round12(m.below_thousandth));
   Number(metrics::Round12(m.below_five_thousandths));
+}
+
+void CompareTable::AddUser(size_t index) {
+  const std::vector<UserCell>& row = user_->rows[index];
+  for (size_t k = 0; k < user_->names.size(); ++k) {
+    if (row.empty()) {
+      Text(GateWord(comparison_.rows[index].gate));
+    } else if (!row[k].text.empty()) {
+      Text(row[k].text);
+    } else {
+      Number(row[k].number);
+    }
+  }
 }
 
 // The old face's differences are numbers and its relative errors percent texts (compare.md 8.1).
@@ -326,6 +345,7 @@ std::span<const Cell> CompareTable::Cells(size_t index) {
   used_ = 0;
   AddStart(row);
   if (comparison_.mode == Mode::kTensor) AddTensor(row);
+  if (comparison_.mode == Mode::kTensor && user_ != nullptr) AddUser(index);
   if (comparison_.mode == Mode::kStatistics) AddStatistics(row);
   if (comparison_.mode == Mode::kMd5) {
     Text(row.target == nullptr ? kNotAvailable : std::string_view(row.target->md5));

@@ -6,18 +6,22 @@
 #include <string>
 #include <vector>
 
+#include "app/user_metrics.h"
 #include "compare/compare.h"
 #include "report/table.h"
 
 namespace msprobe::app {
 
 // Column names in report order. Stack: `NPU_Stack_Info` is shown.
-std::vector<std::string> CompareColumns(compare::Mode mode, compare::Face face, bool stack);
+std::vector<std::string> CompareColumns(compare::Mode mode, compare::Face face, bool stack,
+                                        const UserColumns* user = nullptr);
 
 // Cells of one comparison. Not thread-safe: the cells of a row live until the next call of Cells().
 class CompareTable {
  public:
-  CompareTable(const compare::Comparison& comparison, compare::Face face);
+  // `user`: columns behind the metrics of tensor mode; null: none.
+  CompareTable(const compare::Comparison& comparison, compare::Face face,
+               const UserColumns* user = nullptr);
 
   const std::vector<std::string>& columns() const { return columns_; }
   // As many cells as columns. `row` < comparison.rows.size().
@@ -29,6 +33,7 @@ class CompareTable {
  private:
   void AddStart(const compare::Row& row);
   void AddTensor(const compare::Row& row);
+  void AddUser(size_t index);
   void AddStatistics(const compare::Row& row);
   void AddOldStatistics(const compare::Row& row);
   void AddStats(const compare::Leaf* leaf);
@@ -41,6 +46,7 @@ class CompareTable {
 
   const compare::Comparison& comparison_;
   compare::Face face_;
+  const UserColumns* user_;
   std::vector<std::string> columns_;
   std::vector<report::Cell> cells_;
   std::vector<std::string>

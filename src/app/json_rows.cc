@@ -78,11 +78,12 @@ Result<std::unique_ptr<JsonRows>> JsonRows::Create(const std::string& path) {
   return std::unique_ptr<JsonRows>(new JsonRows(std::move(file)));
 }
 
-Status JsonRows::Add(const RankJob& job, const compare::Comparison& comparison, compare::Face face,
-                     const CancelToken* cancel) {
+Status JsonRows::Add(const RankJob& job, const Rows& rows, const CancelToken* cancel) {
+  const compare::Comparison& comparison = rows.comparison;
+  const compare::Face face = rows.face;
   constexpr size_t kPiece = 1 << 20;
   const std::lock_guard lock(mutex_);
-  CompareTable table(comparison, face);
+  CompareTable table(comparison, face, rows.user);
   std::string text;
   for (size_t i = 0; i < comparison.rows.size(); ++i) {
     if (cancel != nullptr && cancel->cancelled()) {

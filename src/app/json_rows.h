@@ -6,6 +6,7 @@
 #include <string>
 
 #include "app/compare_inputs.h"
+#include "app/user_metrics.h"
 #include "base/file.h"
 #include "base/result.h"
 #include "compare/compare.h"
@@ -23,8 +24,12 @@ class JsonRows {
   // Errors: those of AtomicFile.
   static Result<std::unique_ptr<JsonRows>> Create(const std::string& path);
   // Thread-safe.
-  Status Add(const RankJob& job, const compare::Comparison& comparison, compare::Face face,
-             const CancelToken* cancel);
+  struct Rows {
+    const compare::Comparison& comparison;
+    compare::Face face;
+    const UserColumns* user;  // may be null
+  };
+  Status Add(const RankJob& job, const Rows& rows, const CancelToken* cancel);
   Status Commit();
 
  private:

@@ -58,6 +58,10 @@ void AddShared(CLI::App& app, CompareArgs& out) {
                  "clear or multiply tensors first: valid_length, right_matmul, left_matmul, …")
       ->type_name("YAML")
       ->group(kMatching);
+  app.add_option("--metrics", out.metrics,
+                 "folder of alg_<name>.py: each adds a metric of yours (tensor dumps); runs them")
+      ->type_name("DIR")
+      ->group(kReport);
   app.add_option("--json", out.json_path, "also every row as one line of JSON")
       ->type_name("FILE")
       ->group(kReport);

@@ -31,6 +31,7 @@ struct CompareArgs {
   std::string backend;
   bool diff_analyze = false, resume = false;
   std::vector<int64_t> ranks, steps;
+  std::string metrics;  // folder of alg_*.py
   std::string config_path, json_path, junit_path;
   std::vector<std::pair<std::string, std::string>>
       echo;  // what was given, long names without dashes

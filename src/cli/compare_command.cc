@@ -160,6 +160,34 @@ void ReadExtras(const CompareArgs& args, app::CompareOptions& out, LogSink& log,
   }
 }
 
+// Last of all options: it runs the user's files.
+void ReadMetrics(const CompareArgs& args, const Hooks& hooks, app::CompareOptions& out,
+                 std::vector<Error>& problems) {
+  if (args.metrics.empty()) return;
+  for (const auto& [given, other] :
+       {std::pair(args.diff_analyze, "-da"), {args.consistent_check, "--consistent_check"}}) {
+    if (!given) continue;
+    problems.push_back(
+        Error(ErrorCode::kInvalidArgument, fmt::format("has no effect beside {}", other))
+            .At("--metrics")
+            .Hint("leave one of them out"));
+    return;
+  }
+  if (!hooks.metrics) {
+    problems.push_back(
+        Error(ErrorCode::kUnsupported, "runs Python files, and this executable is without Python")
+            .At("--metrics")
+            .Hint("use the msprobe command of the Python package"));
+    return;
+  }
+  auto metrics = hooks.metrics(args.metrics);
+  if (metrics.ok()) {
+    out.user_metrics = std::move(metrics).value();
+  } else {
+    problems.push_back(std::move(metrics).error());
+  }
+}
+
 app::CompareOptions MakeOptions(const CompareArgs& args, LogSink& log, FailOn& fail_on,
                                 std::vector<Error>& problems) {
   app::CompareOptions out;
@@ -251,7 +279,8 @@ int Analyze(const app::CompareOptions& options, const FailOn& fail_on,
 
 }  // namespace
 
-int RunCompare(std::span<const std::string> arguments, Face face, Terminal& terminal) {
+int RunCompare(std::span<const std::string> arguments, Face face, const Hooks& hooks,
+               Terminal& terminal) {
   CompareArgs args;
   std::vector<Error> problems = ParseCompareArgs(arguments, face, args);
   if (problems.empty() && args.terminal.help) {
@@ -266,6 +295,7 @@ int RunCompare(std::span<const std::string> arguments, Face face, Terminal& term
   FailOn fail_on;
   app::CompareOptions options;
   if (problems.empty()) options = MakeOptions(args, terminal, fail_on, problems);
+  if (problems.empty()) ReadMetrics(args, hooks, options, problems);
   if (!problems.empty()) {
     terminal.PrintErrors(problems);
     return kRefused;

@@ -75,7 +75,7 @@ int Refuse(Terminal& terminal, const Error& error) {
 int RunCommand(std::span<const std::string> args, app::Face face, const Hooks& hooks,
                Terminal& terminal) {
   const std::string& name = args.front();
-  if (name == "compare") return RunCompare(args.subspan(1), face, terminal);
+  if (name == "compare") return RunCompare(args.subspan(1), face, hooks, terminal);
   if (name == "api_precision_compare") return RunPrecision(args.subspan(1), face, terminal);
   if (IsPrecheckCommand(name)) return RunPrecheck(name, args.subspan(1), face, hooks, terminal);
   if (name == "merge_result") return RunMerge(args.subspan(1), face, terminal);

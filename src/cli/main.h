@@ -3,8 +3,12 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
+
+#include "app/user_metrics.h"
+#include "base/result.h"
 
 namespace msprobe::cli {
 
@@ -12,6 +16,8 @@ namespace msprobe::cli {
 struct Hooks {
   // run_ut, acc_check and their multi forms: checked options as JSON text in, exit status out.
   std::function<int(const std::string& options)> precheck;
+  // compare --metrics: the functions of a folder. Must not throw.
+  std::function<Result<std::shared_ptr<app::UserMetrics>>(const std::string& folder)> metrics;
 };
 
 // argv[0] is the program's name. Returns the exit status (architecture.md 5): 0 done, 1 failed or
