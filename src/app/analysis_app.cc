@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "app/analysis_report.h"
+#include "app/json_lines.h"
 #include "app/output_folder.h"
 #include "base/file.h"
 #include "base/text.h"
@@ -125,6 +126,36 @@ Status WriteAnomalies(const OverflowOptions& options, const std::vector<Overflow
   return {};
 }
 
+// A line per call with a bad input or output; `first`: what the search over ranks ended with.
+Status WriteLines(const std::vector<OverflowPart>& parts, const compare::FirstEntries& found,
+                  JsonLines& out) {
+  if (!out.wanted()) return {};
+  for (size_t rank = 0; rank < parts.size(); ++rank) {
+    const std::vector<compare::OverflowEntry>& entries = parts[rank].rank.entries;
+    uint64_t row = 0;
+    for (size_t i = 0; i < entries.size(); ++i) {
+      const compare::OverflowEntry& e = entries[i];
+      if (!e.bad_input && !e.bad_output) continue;
+      const bool first = std::any_of(found.places.begin(), found.places.end(),
+                                     [&](const auto& p) { return p.rank == rank && p.entry == i; });
+      std::string text;
+      json::Writer w(text);
+      w.StartObject();
+      w.Key("rank").String(parts[rank].dir.name);
+      w.Key("row").Uint(row++);
+      w.Key("entry").String(e.name);
+      w.Key("bad_input").Bool(e.bad_input);
+      w.Key("bad_output").Bool(e.bad_output);
+      w.Key("source").Bool(e.IsSource() && !e.communication);
+      w.Key("first").Bool(first);
+      w.Key("reason").String(e.reason);
+      w.EndObject();
+      MSPROBE_TRY(out.Write(text + "\n"));
+    }
+  }
+  return out.Commit();
+}
+
 Status CheckFramework(const OverflowPart& part) {
   const std::string& framework = part.rank.framework;
   if (framework.empty() || framework == "pytorch") return {};
@@ -145,6 +176,7 @@ Result<AnalysisRun> CheckOverflow(const OverflowOptions& options, LogSink& outer
   MessageLog log(outer_log);
   MSPROBE_ASSIGN(const std::vector<dump::RankDir> dirs, RanksOf(options.input_dir, log));
   MSPROBE_ASSIGN(const OutputFolder folder, OutputFolder::Make(options.output_dir));
+  MSPROBE_ASSIGN(JsonLines json, JsonLines::Create(options.json_path));
   std::vector<OverflowPart> parts(dirs.size());
   std::atomic<uint64_t> done{0};
   ParallelFor(
@@ -187,6 +219,7 @@ Result<AnalysisRun> CheckOverflow(const OverflowOptions& options, LogSink& outer
   }
   const compare::FirstEntries found = compare::FindFirstEntries(traces);
   if (!found.places.empty()) MSPROBE_TRY(WriteAnomalies(options, parts, found, run, log));
+  MSPROBE_TRY(WriteLines(parts, found, json));
   run.messages = log.Take();
   run.seconds = MonotonicSeconds() - begin;
   MSPROBE_TRY(WriteAnalysisSummary(options.output_dir, options.echo, {options.input_dir}, run));

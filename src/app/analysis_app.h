@@ -51,6 +51,7 @@ struct AnalysisRun {
 struct OverflowOptions {
   std::string input_dir;  // a step folder, or one rank folder
   std::string output_dir = "./output";
+  std::string json_path;  // also every bad call as a line of JSON; "" = no
   std::string command = "overflow_check";
   unsigned workers = 0;
   std::vector<std::pair<std::string, std::string>> echo;

@@ -8,6 +8,7 @@
 #include "app/analysis_app.h"
 #include "app/analysis_report.h"
 #include "app/compare_table.h"
+#include "app/json_lines.h"
 #include "app/json_rows.h"
 #include "app/output_folder.h"
 #include "app/rank_progress.h"
@@ -176,6 +177,51 @@ void WriteFound(json::Writer& w, const Part& part, const EntryDifference& entry)
   w.EndObject();
 }
 
+// The columns of the report but those of the rules, which do not speak here, and stacks.
+bool IsFigure(const std::string& column) {
+  return column != "Result" && column != "Accuracy Reached or Not" && column != "Err_message" &&
+         column != "NPU_Stack_Info";
+}
+
+// A line per row of the calls of one rank.
+Status WriteRankLines(const Part& part, compare::Face face, JsonLines& out) {
+  CompareTable table(*part.comparison, face);
+  uint64_t number = 0;
+  for (const EntryDifference& entry : part.entries) {
+    if (!IsCall(entry.name)) continue;
+    for (size_t i = entry.first; i < entry.last; ++i) {
+      const auto cells = table.Cells(i);
+      std::string text;
+      json::Writer w(text);
+      w.StartObject();
+      w.Key("step").String(part.job.step);
+      w.Key("rank").String(part.job.rank);
+      w.Key("row").Uint(number++);
+      w.Key("entry").String(entry.name);
+      w.Key("state").String(StateName(part.comparison->rows[i].target->state));
+      w.Key("is_same").Bool(entry.same);
+      w.Key("compared").Bool(entry.compared);
+      w.Key("reason").String(entry.same ? "" : entry.reason);
+      for (size_t c = 0; c < cells.size(); ++c) {
+        if (!IsFigure(table.columns()[c])) continue;
+        w.Key(table.columns()[c]);
+        WriteJsonCell(w, cells[c], true);
+      }
+      w.EndObject();
+      MSPROBE_TRY(out.Write(text + "\n"));
+    }
+  }
+  return {};
+}
+
+Status WriteLines(const CompareOptions& options, const std::vector<Part>& parts, JsonLines& out) {
+  if (!out.wanted()) return {};
+  for (const Part& part : parts) {
+    if (part.comparison && !part.error) MSPROBE_TRY(WriteRankLines(part, options.face, out));
+  }
+  return out.Commit();
+}
+
 // Parts [first, last) are the ranks of one step.
 Status SearchStep(const CompareOptions& options, const std::vector<Part>& parts, size_t first,
                   size_t last, AnalysisRun& run) {
@@ -226,6 +272,15 @@ std::string StampFor(const std::string& dir, const std::vector<Part>& parts, int
     for (const Part& part : parts) next = FreeTimestamp(dir, {ReportPattern(part.job)}, next);
     if (next == stamp) return LocalTimestamp(stamp);
     stamp = next;
+  }
+}
+
+void NameReports(const std::string& dir, int64_t start, std::vector<Part>& parts) {
+  const std::string stamp = StampFor(dir, parts, start);
+  for (Part& part : parts) {
+    std::string name = ReportPattern(part.job);
+    name.replace(name.find("{ts}"), 4, stamp);
+    part.report = JoinPath(dir, name);
   }
 }
 
@@ -317,12 +372,8 @@ Result<AnalysisRun> AnalyzeDifferences(const CompareOptions& options, LogSink& o
   MessageLog log(outer_log);
   MSPROBE_ASSIGN(std::vector<Part> parts, PlanParts(options, run, log));
   MSPROBE_ASSIGN(const OutputFolder folder, OutputFolder::Make(options.output_dir));
-  const std::string stamp = StampFor(options.output_dir, parts, run.started);
-  for (Part& part : parts) {
-    std::string name = ReportPattern(part.job);
-    name.replace(name.find("{ts}"), 4, stamp);
-    part.report = JoinPath(options.output_dir, name);
-  }
+  MSPROBE_ASSIGN(JsonLines json, JsonLines::Create(options.json_path));
+  NameReports(options.output_dir, run.started, parts);
   RankProgress ranks(parts.size(), progress);
   CorePool cores((options.workers != 0 ? options.workers : AvailableCores()) - 1);
   const compare::Options engine = EngineOptions(options, cores);
@@ -362,6 +413,7 @@ Result<AnalysisRun> AnalyzeDifferences(const CompareOptions& options, LogSink& o
     MSPROBE_TRY(SearchStep(options, parts, first, last, run));
     first = last;
   }
+  if (!run.interrupted) MSPROBE_TRY(WriteLines(options, parts, json));
   run.messages = log.Take();
   run.seconds = MonotonicSeconds() - begin;
   MSPROBE_TRY(WriteAnalysisSummary(options.output_dir, options.echo,

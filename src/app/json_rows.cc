@@ -74,7 +74,7 @@ void WriteJsonCell(json::Writer& w, const report::Cell& cell, bool strict) {
 }
 
 Result<std::unique_ptr<JsonRows>> JsonRows::Create(const std::string& path) {
-  MSPROBE_ASSIGN(AtomicFile file, AtomicFile::Create(path));
+  MSPROBE_ASSIGN(JsonLines file, JsonLines::Create(path));
   return std::unique_ptr<JsonRows>(new JsonRows(std::move(file)));
 }
 

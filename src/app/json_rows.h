@@ -6,8 +6,8 @@
 #include <string>
 
 #include "app/compare_inputs.h"
+#include "app/json_lines.h"
 #include "app/user_metrics.h"
-#include "base/file.h"
 #include "base/result.h"
 #include "compare/compare.h"
 #include "json/json.h"
@@ -21,7 +21,7 @@ namespace msprobe::app {
 // Commit().
 class JsonRows {
  public:
-  // Errors: those of AtomicFile.
+  // Errors: those of JsonLines.
   static Result<std::unique_ptr<JsonRows>> Create(const std::string& path);
   // Thread-safe.
   struct Rows {
@@ -33,9 +33,9 @@ class JsonRows {
   Status Commit();
 
  private:
-  explicit JsonRows(AtomicFile file) : file_(std::move(file)) {}
+  explicit JsonRows(JsonLines file) : file_(std::move(file)) {}
   std::mutex mutex_;
-  AtomicFile file_;
+  JsonLines file_;
 };
 
 // "pass", "warning", "error", "unmatched", whatever words the face has for them.

@@ -10,6 +10,8 @@
 #include <optional>
 #include <unordered_map>
 
+#include "app/json_lines.h"
+#include "app/json_rows.h"
 #include "app/merge_reports.h"
 #include "app/output_folder.h"
 #include "base/file.h"
@@ -113,6 +115,29 @@ report::Cell CellOf(const std::string* text) {
 
 using RowIndex = std::unordered_map<std::string_view, const PickedRow*>;
 
+// One row of a sheet as a line of JSON.
+Status WriteLine(const std::string& sheet, uint64_t row, const std::vector<std::string>& columns,
+                 const std::vector<report::Cell>& cells, JsonLines& out) {
+  if (!out.wanted()) return {};
+  std::string text;
+  json::Writer w(text);
+  w.StartObject();
+  w.Key("sheet").String(sheet);
+  w.Key("row").Uint(row);
+  w.Key("entry").String(cells[0].text);
+  for (size_t i = 0; i < cells.size(); ++i) {
+    w.Key(columns[i]);
+    WriteJsonCell(w, cells[i], true);
+  }
+  w.EndObject();
+  return out.Write(text + "\n");
+}
+
+struct Outputs {
+  report::BookWriter& book;
+  JsonLines& json;
+};
+
 struct Merge {
   std::vector<std::string> labels;
   std::vector<const RankRows*> ranks;
@@ -120,17 +145,18 @@ struct Merge {
   std::vector<std::string> names;
 };
 
-Status WriteSheet(const Merge& merge, size_t metric, const std::string& title,
-                  report::BookWriter& book, MergeRun& run) {
+Status WriteSheet(const Merge& merge, size_t metric, const std::string& title, const Outputs& out,
+                  MergeRun& run) {
   std::vector<std::string> columns = {std::string(kNameColumn)};
   columns.insert(columns.end(), merge.labels.begin(), merge.labels.end());
   columns.emplace_back("worst rank");
   columns.emplace_back("worst value");
-  MSPROBE_TRY(book.Sheet(title, columns));
+  MSPROBE_TRY(out.book.Sheet(title, columns));
   std::vector<report::Cell> cells;
   std::vector<const std::string*> values(merge.ranks.size());
   Worst top;
   std::string top_line;
+  uint64_t row = 0;
   for (const std::string& name : merge.names) {
     for (size_t r = 0; r < merge.ranks.size(); ++r) {
       const auto it = merge.index[r].find(name);
@@ -143,7 +169,8 @@ Status WriteSheet(const Merge& merge, size_t metric, const std::string& title,
     const Worst worst = WorstOf(values, title);
     cells.push_back(worst.rank ? report::Cell::Text(merge.labels[*worst.rank]) : report::Cell());
     cells.push_back(worst.rank ? CellOf(values[*worst.rank]) : report::Cell());
-    MSPROBE_TRY(book.Row(cells, report::Mark::kNone));
+    MSPROBE_TRY(out.book.Row(cells, report::Mark::kNone));
+    MSPROBE_TRY(WriteLine(title, row++, columns, cells, out.json));
     if (worst.rank && (!top.rank || worst.badness > top.badness)) {
       top = worst;
       top_line = fmt::format("{}: {} on {}: {}", title, name, merge.labels[*worst.rank],
@@ -155,7 +182,7 @@ Status WriteSheet(const Merge& merge, size_t metric, const std::string& title,
 }
 
 Status WriteBook(const MergeOptions& options, const std::vector<std::string>& metrics,
-                 const Merge& merge, MergeRun& run) {
+                 const Merge& merge, JsonLines& json, MergeRun& run) {
   const auto book = report::NewXlsxBookWriter(run.path);
   for (size_t m = 0; m < metrics.size(); ++m) {
     const bool any = std::any_of(merge.ranks.begin(), merge.ranks.end(),
@@ -167,12 +194,12 @@ Status WriteBook(const MergeOptions& options, const std::vector<std::string>& me
                      [](const RankRows* r) { return r->mode == "md5"; })) {
       continue;
     }
-    MSPROBE_TRY(WriteSheet(merge, m, metrics[m], *book, run));
+    MSPROBE_TRY(WriteSheet(merge, m, metrics[m], {*book, json}, run));
     run.sheets.push_back(metrics[m]);
   }
   Result<std::vector<std::string>> done = book->Finish();
   if (!done.ok()) return std::move(done).error();
-  return {};
+  return json.Commit();
 }
 
 std::string SummaryText(const MergeOptions& options, const MergeRun& run, int64_t started) {
@@ -294,6 +321,7 @@ Result<MergeRun> MergeReports(const MergeOptions& options, LogSink& log,
   MSPROBE_ASSIGN(const std::vector<RankFiles> files, FindReports(options.input_dir, log));
   if (files.size() < 2) return TooFew(options, ErrorCode::kNotFound, files.size());
   MSPROBE_ASSIGN(const OutputFolder folder, OutputFolder::Make(options.output_dir));
+  MSPROBE_ASSIGN(JsonLines json, JsonLines::Create(options.json_path));
   config::MergeConfig config = options.config;
   if (config.metrics.empty()) config.metrics = AllMetrics();
 
@@ -324,7 +352,7 @@ Result<MergeRun> MergeReports(const MergeOptions& options, LogSink& log,
   run.path = JoinPath(options.output_dir, fmt::format("multi_ranks_compare_merge_{}.xlsx", stamp));
   run.summary_path =
       JoinPath(options.output_dir, fmt::format("merge_result_summary_{}.json", stamp));
-  MSPROBE_TRY(WriteBook(options, config.metrics, merge, run));
+  MSPROBE_TRY(WriteBook(options, config.metrics, merge, json, run));
   run.seconds = MonotonicSeconds() - begin;
   MSPROBE_TRY(WriteSummary(options, run, started));
   return run;

@@ -17,6 +17,7 @@ struct MergeOptions {
   config::MergeConfig config;
   // Row order: report order, or by name as the new spelling has it.
   bool sort_names = false;
+  std::string json_path;  // also every row of every sheet as a line of JSON; "" = no
   unsigned workers = 0;
   std::vector<std::pair<std::string, std::string>> echo;  // options as given, for the summary
 };

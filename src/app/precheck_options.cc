@@ -43,6 +43,7 @@ std::string ToJson(const PrecheckOptions& o) {
   string("reference", o.reference);
   string("candidate", o.candidate);
   string("baseline", o.baseline);
+  string("rows_path", o.rows_path);
   string("reproduce", o.reproduce);
   boolean("english", o.english);
   boolean("retry_skips", o.retry_skips);

@@ -26,6 +26,7 @@ struct PrecheckOptions {
   bool fail_on_error = false, fail_on_warning = false, fail_on_skip = false;
   std::string reference = "auto", candidate;
   std::string baseline;   // none, cpu, a details file, or empty: what the spelling has
+  std::string rows_path;  // run_overflow_check: where lines of JSON go, or ""
   std::string reproduce;  // the call to write a stand-alone script for, instead of a run
   bool english = false, retry_skips = false, tf32 = false;
   bool quiet = false, verbose = false, debug = false;

@@ -4,6 +4,7 @@
 
 #include <optional>
 
+#include "app/json_lines.h"
 #include "base/file.h"
 #include "base/text.h"
 #include "base/time.h"
@@ -218,6 +219,7 @@ Result<PrecisionRun> ComparePrecision(const PrecisionOptions& options,
   PrecisionRun run;
   precheck::FinalJudge judge(options.standard, options.rules);
   DetailsFile details(options, started, run);
+  MSPROBE_ASSIGN(JsonLines json, JsonLines::Create(options.json_path));
   MSPROBE_TRY(JudgeFiles(options, sinks, judge, details, run));
   MSPROBE_ASSIGN(RecordFile results,
                  RecordFile::Create(run.result_path, precheck::PrecisionResultHead()));
@@ -229,6 +231,8 @@ Result<PrecisionRun> ComparePrecision(const PrecisionOptions& options,
   }
   MSPROBE_TRY(details.Commit());
   MSPROBE_TRY(results.Commit());
+  MSPROBE_TRY(AddCsvRows(run.details_path, precheck::PrecisionDetailsTitles(), json));
+  MSPROBE_TRY(json.Commit());
   run.seconds = MonotonicSeconds() - begin;
   MSPROBE_TRY(WriteText(run.summary_path, Summary(options, run, started)));
   return run;

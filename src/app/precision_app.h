@@ -19,8 +19,9 @@ struct PrecisionOptions {
   precheck::Standard standard = precheck::Standard::kNew;
   precheck::Rules rules = precheck::Rules::kDefault;
   precheck::NumberFormat format;
-  bool english = false;  // column titles
-  std::string command;   // for the summary
+  bool english = false;   // column titles
+  std::string json_path;  // also every row of the details as a line of JSON; "" = no
+  std::string command;    // for the summary
   std::vector<std::pair<std::string, std::string>> echo;
 };
 

@@ -12,6 +12,7 @@
 #include "app/analysis_app.h"
 #include "app/compare_app.h"
 #include "app/compare_summary.h"
+#include "app/json_lines.h"
 #include "base/text.h"
 #include "cli/compare_args.h"
 #include "cli/fail_on.h"
@@ -143,11 +144,9 @@ void ReadExtras(const CompareArgs& args, app::CompareOptions& out, LogSink& log,
                            .Hint("leave one of them out"));
   }
   if (args.diff_analyze) {
-    for (const auto& [path, option] :
-         {std::pair(&args.json_path, "--json"), {&args.junit_path, "--junit"}}) {
-      if (path->empty()) continue;
+    if (!args.junit_path.empty()) {
       problems.push_back(Error(ErrorCode::kInvalidArgument, "has no rows to write beside -da")
-                             .At(option)
+                             .At("--junit")
                              .Hint("leave one of them out"));
     }
   }
@@ -303,14 +302,15 @@ int RunCompare(std::span<const std::string> arguments, Face face, const Hooks& h
   if (args.layer_mapping) {
     terminal.Warning("-lm has no effect on PyTorch dumps and is ignored");
   }
+  const bool quiet = args.terminal.quiet || args.json_path == app::kStandardOutput;
   CancelToken cancel;
   const InterruptScope interrupts(cancel);
   if (args.diff_analyze) {
-    return Analyze(options, fail_on, interrupts, cancel, args.terminal.quiet, terminal);
+    return Analyze(options, fail_on, interrupts, cancel, quiet, terminal);
   }
   const Result<app::CompareRun> run = app::Compare(options, terminal, terminal, &cancel);
   if (!run.ok()) return FinishError(run.error(), interrupts.signal(), terminal);
-  return Finish(options, *run, fail_on, interrupts.signal(), args.terminal.quiet, terminal);
+  return Finish(options, *run, fail_on, interrupts.signal(), quiet, terminal);
 }
 
 }  // namespace msprobe::cli

@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "app/json_lines.h"
 #include "app/merge_app.h"
 #include "base/file.h"
 #include "cli/options.h"
@@ -17,7 +18,7 @@ constexpr const char* kCommon = "Common";
 
 struct MergeArgs {
   TerminalFlags terminal;
-  std::string input_dir, output_dir, config_path;
+  std::string input_dir, output_dir, config_path, json_path;
 };
 
 void AddOptions(CLI::App& app, MergeArgs& out) {
@@ -32,6 +33,10 @@ void AddOptions(CLI::App& app, MergeArgs& out) {
   app.add_option("--config_path", out.config_path,
                  "which rows (api) and which columns (compare_index)")
       ->type_name("YAML")
+      ->group(kCommon);
+  app.add_option("--json", out.json_path,
+                 "also every row as one line of JSON; - is standard output")
+      ->type_name("FILE")
       ->group(kCommon);
   AddTerminalFlags(app, out.terminal);
 }
@@ -95,6 +100,7 @@ int RunMerge(std::span<const std::string> arguments, app::Face face, Terminal& t
   }
   options.input_dir = args.input_dir;
   options.output_dir = args.output_dir;
+  options.json_path = args.json_path;
   options.sort_names = face == app::Face::kNew;
   options.echo = Echo(parser);
   CancelToken cancel;
@@ -108,7 +114,8 @@ int RunMerge(std::span<const std::string> arguments, app::Face face, Terminal& t
     terminal.PrintErrors({&run.error(), 1});
     return StatusOf(run.error());
   }
-  if (!args.terminal.quiet) terminal.PrintAnswer(app::MergeAnswer(*run));
+  if (!args.terminal.quiet && args.json_path != app::kStandardOutput)
+    terminal.PrintAnswer(app::MergeAnswer(*run));
   terminal.PrintLine("merge_result: " + app::MergeClosingLine(*run));
   return run->partial ? kFailed : kDone;
 }

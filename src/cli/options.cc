@@ -69,7 +69,10 @@ std::vector<Error> CheckArguments(const CLI::App& app, std::span<const std::stri
       continue;
     }
     if (option->get_items_expected_min() == 0) continue;
-    if (i + 1 == arguments.size() || arguments[i + 1].starts_with('-')) {
+    // "-" alone is standard output, which only rows can go to.
+    const bool rows_shown =
+        i + 1 < arguments.size() && arguments[i + 1] == "-" && arguments[i] == "--json";
+    if (i + 1 == arguments.size() || (arguments[i + 1].starts_with('-') && !rows_shown)) {
       out.push_back(
           Error(ErrorCode::kInvalidArgument, "needs a value").At(arguments[i]).Hint("see --help"));
     }

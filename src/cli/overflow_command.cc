@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "app/analysis_app.h"
+#include "app/json_lines.h"
 #include "base/file.h"
 #include "cli/options.h"
 #include "cli/status.h"
@@ -16,7 +17,7 @@ constexpr const char* kCommon = "Common";
 
 struct OverflowArgs {
   TerminalFlags terminal;
-  std::string input_path, output_path = "./output";
+  std::string input_path, output_path = "./output", json_path;
 };
 
 void AddOptions(CLI::App& app, OverflowArgs& out) {
@@ -28,6 +29,10 @@ void AddOptions(CLI::App& app, OverflowArgs& out) {
   app.add_option("-o,--output_path", out.output_path, "folder of the results, made when absent")
       ->type_name("DIR")
       ->default_str("./output")
+      ->group(kCommon);
+  app.add_option("--json", out.json_path,
+                 "also every bad call as one line of JSON; - is standard output")
+      ->type_name("FILE")
       ->group(kCommon);
   AddTerminalFlags(app, out.terminal);
 }
@@ -76,6 +81,7 @@ int RunOverflow(std::string_view name, std::span<const std::string> arguments, a
   app::OverflowOptions options;
   options.input_dir = args.input_path;
   options.output_dir = args.output_path;
+  options.json_path = args.json_path;
   options.command = name;
   options.echo = Echo(parser);
   CancelToken cancel;
@@ -89,7 +95,8 @@ int RunOverflow(std::string_view name, std::span<const std::string> arguments, a
     terminal.PrintErrors({&run.error(), 1});
     return StatusOf(run.error());
   }
-  if (!args.terminal.quiet) terminal.PrintAnswer(app::AnalysisAnswer(*run));
+  if (!args.terminal.quiet && args.json_path != app::kStandardOutput)
+    terminal.PrintAnswer(app::AnalysisAnswer(*run));
   terminal.PrintLine(fmt::format("{}: {}", name, app::AnalysisClosingLine(*run)));
   return run->partial ? kFailed : kDone;
 }

@@ -88,6 +88,13 @@ void AddDevice(CLI::App& app, PrecheckArgs& out) {
   app.add_flag("--tf32", out.tf32, "CUDA: allow TF32 and reduced-precision sums")->group(kDevice);
 }
 
+void AddJson(CLI::App& app, std::string_view rows, PrecheckArgs& out) {
+  app.add_option("--json", out.json_path,
+                 fmt::format("also every {} as one line of JSON; - is standard output", rows))
+      ->type_name("FILE")
+      ->group(kReport);
+}
+
 void AddVerdicts(CLI::App& app, PrecheckArgs& out) {
   app.add_option("--standard", out.standard,
                  "algorithms of the old (run_ut) or new (acc_check) generation; the spelling's own "
@@ -117,6 +124,7 @@ void AddVerdicts(CLI::App& app, PrecheckArgs& out) {
                  "earlier releases wrote")
       ->type_name("N")
       ->group(kReport);
+  AddJson(app, "row of the details", out);
   app.add_flag("--english", out.english, "English column titles")->group(kReport);
   app.add_flag("--no-html", out.no_html,
                "newer spelling: no accuracy_checking_report_*.html beside the details")
@@ -151,6 +159,7 @@ void AddOverflowOptions(CLI::App& app, PrecheckArgs& out) {
   app.add_option("--fail-on", out.fail_on, "end with status 3 on error (abnormal overflow)")
       ->type_name("VERDICT")
       ->group(kVerdicts);
+  AddJson(app, "call", out);
 }
 
 void AddGenerateOptions(CLI::App& app, PrecheckArgs& out) {

@@ -24,6 +24,7 @@ struct PrecheckArgs {
   std::string num_splits = "8";
   std::string standard, rules = "default", small_values = "original", digits, fail_on;
   std::string seed, reference = "auto", candidate, timeout, baseline, reproduce;
+  std::string json_path;
   bool no_html = false;  // newer spelling
   bool explain_rules = false, english = false, retry_skips = false, tf32 = false;
   std::vector<std::pair<std::string, std::string>> echo;

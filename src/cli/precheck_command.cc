@@ -1,6 +1,7 @@
 #include "cli/precheck_command.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "app/compare_app.h"
+#include "app/json_lines.h"
 #include "app/precheck_html.h"
 #include "app/precheck_options.h"
 #include "app/precision_app.h"
@@ -149,6 +151,8 @@ app::PrecheckOptions Check(const PrecheckArgs& args, std::vector<Error>& errors)
   if (!args.config_path.empty()) problems.File("-config", args.config_path, ".json");
   CheckBaseline(args, problems);
   CheckResume(args, problems);
+  if (!args.json_path.empty() && !args.reproduce.empty())
+    problems.Add("--json", "has no rows to write beside --reproduce", "leave one of them out");
   if (args.retry_skips && args.csv_path.empty())
     problems.Add("--retry-skips", "needs -csv_path", "give the result file to go on with");
   return out;
@@ -178,6 +182,73 @@ void CopyPlain(const PrecheckArgs& args, app::PrecheckOptions& out) {
   out.verbose = args.terminal.verbose;
   out.debug = args.terminal.debug;
   out.echo = args.echo;
+}
+
+// While it lives, what is printed on standard output goes to standard error: for "--json -".
+class OutputAside {
+ public:
+  explicit OutputAside(bool on) : saved_(on ? dup(STDOUT_FILENO) : -1) {
+    if (saved_ >= 0) dup2(STDERR_FILENO, STDOUT_FILENO);
+  }
+  OutputAside(const OutputAside&) = delete;
+  OutputAside& operator=(const OutputAside&) = delete;
+  ~OutputAside() {
+    if (saved_ < 0) return;
+    dup2(saved_, STDOUT_FILENO);
+    close(saved_);
+  }
+
+ private:
+  int saved_;
+};
+
+void WritePages(const std::vector<std::string>& details, bool quiet, Terminal& terminal) {
+  for (const std::string& path : details) {
+    const Result<std::string> page = app::WritePrecheckPage(path);
+    if (page.ok()) {
+      // On stdout: the last line of stderr is that of the counts.
+      if (!quiet) terminal.PrintAnswer("To look at: " + VisibleText(*page) + "\n");
+    } else {
+      terminal.Warning("no page was written: " + page.error().ToString());
+    }
+  }
+}
+
+// A run that was refused, broke off or was interrupted has no rows.
+Status WriteRows(int status, const std::vector<std::string>& details, app::JsonLines& rows) {
+  if (!rows.wanted() || (status != kDone && status != kFailed && status != kFailOn)) return {};
+  for (const std::string& path : details) {
+    MSPROBE_TRY(app::AddCsvRows(path, precheck::DetailsHeader(true), rows));
+  }
+  return rows.Commit();
+}
+
+// Runs in the host, then writes what is made of its details files.
+int RunInHost(const PrecheckArgs& args, app::PrecheckOptions& options, const Hooks& hooks,
+              Terminal& terminal) {
+  const bool overflow = args.command == "run_overflow_check";
+  Result<app::JsonLines> rows = app::JsonLines::Create(args.json_path);
+  if (!rows.ok()) {
+    terminal.PrintErrors({&rows.error(), 1});
+    return StatusOf(rows.error());
+  }
+  if (overflow) options.rows_path = rows->temporary_path();
+  const app::NewDetails details(options.out_path, options.csv_path);
+  const bool aside = args.json_path == app::kStandardOutput;
+  int status = kDone;
+  {
+    const OutputAside scope(aside);
+    status = hooks.precheck(app::ToJson(options));
+  }
+  const bool pages = args.face == app::Face::kNew && !args.no_html && app::WritesHtml();
+  const std::vector<std::string> found =
+      overflow || (!pages && !rows->wanted()) ? std::vector<std::string>() : details.Find();
+  if (pages) WritePages(found, args.terminal.quiet || aside, terminal);
+  const bool nothing = overflow ? status == kFailed : found.empty();
+  const Status written = nothing ? Status() : WriteRows(status, found, *rows);
+  if (written.ok()) return status;
+  terminal.PrintErrors({&written.error(), 1});
+  return kFailed;
 }
 
 }  // namespace
@@ -215,21 +286,7 @@ int RunPrecheck(const std::string& command, std::span<const std::string> argumen
     return kRefused;
   }
   CopyPlain(args, options);
-  if (face == app::Face::kOld || args.no_html || !app::WritesHtml()) {
-    return hooks.precheck(app::ToJson(options));
-  }
-  const app::NewDetails details(options.out_path, options.csv_path);
-  const int status = hooks.precheck(app::ToJson(options));
-  for (const std::string& path : details.Find()) {
-    const Result<std::string> page = app::WritePrecheckPage(path);
-    if (page.ok()) {
-      // On stdout: the last line of stderr is that of the counts.
-      if (!args.terminal.quiet) terminal.PrintAnswer("To look at: " + VisibleText(*page) + "\n");
-    } else {
-      terminal.Warning("no page was written: " + page.error().ToString());
-    }
-  }
-  return status;
+  return RunInHost(args, options, hooks, terminal);
 }
 
 }  // namespace msprobe::cli

@@ -46,6 +46,10 @@ void AddOptions(CLI::App& app, PrecisionArgs& out) {
                  "earlier releases wrote")
       ->type_name("N")
       ->group(kReport);
+  app.add_option("--json", out.json_path,
+                 "also every row of the details as one line of JSON; - is standard output")
+      ->type_name("FILE")
+      ->group(kReport);
   app.add_flag("--english", out.english, "English column titles")->group(kReport);
   AddTerminalFlags(app, out.terminal);
 }

@@ -16,7 +16,7 @@ struct PrecisionArgs {
   app::Face face = app::Face::kNew;
   TerminalFlags terminal;
   std::string npu_csv, gpu_csv;
-  std::string output_dir;
+  std::string output_dir, json_path;
   std::string standard;  // "" = the spelling's own
   std::string rules = "default";
   std::string digits;

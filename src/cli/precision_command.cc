@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "app/json_lines.h"
 #include "cli/fail_on.h"
 #include "cli/names.h"
 #include "cli/precision_args.h"
@@ -66,6 +67,7 @@ int RunPrecision(std::span<const std::string> arguments, app::Face face, Termina
   options.gpu_csv = args.gpu_csv;
   if (!args.output_dir.empty()) options.output_dir = args.output_dir;
   options.english = args.english;
+  options.json_path = args.json_path;
   options.command = "api_precision_compare";
   options.echo = args.echo;
   FailOn fail_on;
@@ -91,7 +93,8 @@ int RunPrecision(std::span<const std::string> arguments, app::Face face, Termina
     terminal.PrintErrors({&run.error(), 1});
     return StatusOf(run.error());
   }
-  if (!args.terminal.quiet) terminal.PrintAnswer(app::PrecisionAnswer(*run));
+  if (!args.terminal.quiet && args.json_path != app::kStandardOutput)
+    terminal.PrintAnswer(app::PrecisionAnswer(*run));
   terminal.PrintLine("api_precision_compare: " + app::PrecisionClosingLine(*run));
   app::StatusCounts both = run->forward;
   both.Add(run->backward);

@@ -147,6 +147,7 @@ PrecisionComparison JudgeDetails(const DetailsTable& npu, const DetailsTable& gp
 
 // The two output files as text, piece by piece: the head with byte-order mark, then records.
 std::string PrecisionDetailsHead(bool english);
+std::span<const std::string_view> PrecisionDetailsTitles();  // English
 void AppendPrecisionRow(std::string& out, const JudgedRow& row, const NumberFormat& format);
 std::string PrecisionResultHead();
 void AppendVerdict(std::string& out, const ApiVerdict& api);

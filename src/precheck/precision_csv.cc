@@ -121,6 +121,8 @@ void AppendPrecisionRow(std::string& out, const JudgedRow& row, const NumberForm
   cells.Append(out);
 }
 
+std::span<const std::string_view> PrecisionDetailsTitles() { return kEnglishHeader; }
+
 std::string PrecisionResultHead() {
   std::string out(kByteOrderMark);
   AppendCsvRecord(out, kResultHeaderFinal);

@@ -35,6 +35,7 @@ class Options:
     reference: str = "auto"
     candidate: str = ""
     baseline: str = ""
+    rows_path: str = ""
     reproduce: str = ""
     english: bool = False
     retry_skips: bool = False

@@ -6,6 +6,7 @@ overflows too, the result has no finite value in any dtype.
 
 from __future__ import annotations
 
+import json
 import math
 from collections import Counter
 from typing import TYPE_CHECKING, Any
@@ -35,15 +36,20 @@ def run(options: Options, console: Console) -> int:
     load_candidate(options.candidate)
     replayer = Replayer(options, None, device, dump.data_folder, dump.has_data_files)
     counts: Counter[str] = Counter()
+    rows: list[str] = []
     with quiet_warnings():
         for n, call in enumerate(dump.calls, 1):
             kind, text = check(replayer, call, device)
             counts[kind] += 1
+            rows.append(json.dumps({"row": n - 1, "entry": call.name, "verdict": kind, "reason": text}))
             if kind == "skipped":
                 console.warning(f"{call.name}: {text}")
             else:
                 console.info(f"{call.name}: {kind} overflow: {text}")
             console.progress(n, len(dump.calls))
+    if options.rows_path:  # the command line takes it from there when the run ends well
+        with open(options.rows_path, "w", encoding="ascii") as f:
+            f.writelines(f"{row}\n" for row in rows)
     words = ", ".join(f"{kind} {counts[kind]}" for kind in ("normal", "abnormal", "skipped"))
     console.line(f"run_overflow_check: {words}, total {len(dump.calls)}; {device.describe()} against CPU")
     return 3 if options.fail_on_error and counts["abnormal"] else 0
