@@ -282,6 +282,25 @@ std::string_view NotComparedReason(const Row& row, Mode mode) {
   return mode == Mode::kMd5 ? "no checksum" : "not comparable";
 }
 
+std::string FigureText(const compare::CellValue& cell) {
+  switch (cell.kind) {
+    case compare::CellValue::Kind::kNone:
+      return "None";
+    case compare::CellValue::Kind::kUnknown:
+      return {};
+    case compare::CellValue::Kind::kBool:
+      return cell.b ? "True" : "False";
+    case compare::CellValue::Kind::kInt:
+      return std::to_string(cell.i);
+    case compare::CellValue::Kind::kDouble:
+      return PyFloatRepr(cell.d);
+    case compare::CellValue::Kind::kBigInt:
+    case compare::CellValue::Kind::kText:
+      return std::string(cell.text);
+  }
+  return {};
+}
+
 std::string_view ModeName(Mode mode) {
   switch (mode) {
     case Mode::kTensor:

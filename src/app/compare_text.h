@@ -37,6 +37,9 @@ std::string_view NotComparedReason(const compare::Row& row, compare::Mode mode);
 // row.
 std::string_view DataName(const compare::Leaf* leaf);
 
+// A recorded figure as Python's str() shows it; empty when it is not known.
+std::string FigureText(const compare::CellValue& cell);
+
 std::string_view ModeName(compare::Mode mode);     // tensor, statistics, md5
 std::string_view FaceName(compare::Face face);     // old, new
 std::string_view RuleSetName(compare::RuleSet r);  // base, default, upstream

@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 
+#include "app/compare_text.h"
 #include "base/file.h"
 #include "base/text.h"
 #include "compare/flatten.h"
@@ -13,7 +14,6 @@
 
 namespace msprobe::app {
 
-using compare::CellValue;
 using compare::Entry;
 using compare::Leaf;
 using compare::Side;
@@ -23,34 +23,15 @@ const std::vector<std::string> kDiffFigures = {"dtype", "shape", "max",     "min
 
 namespace {
 
-std::string CellText(const CellValue& cell) {
-  switch (cell.kind) {
-    case CellValue::Kind::kNone:
-      return "None";
-    case CellValue::Kind::kUnknown:
-      return {};
-    case CellValue::Kind::kBool:
-      return cell.b ? "True" : "False";
-    case CellValue::Kind::kInt:
-      return std::to_string(cell.i);
-    case CellValue::Kind::kDouble:
-      return PyFloatRepr(cell.d);
-    case CellValue::Kind::kBigInt:
-    case CellValue::Kind::kText:
-      return std::string(cell.text);
-  }
-  return {};
-}
-
 std::vector<std::string> FiguresOf(const Leaf& leaf, bool sums) {
   // Without a recorded one the engine makes up checksums of values, for its own use.
   const std::string sum = !sums || leaf.md5 == "N/A" ? "" : std::string(leaf.md5);
   return {std::string(leaf.dtype),
           std::string(leaf.shape),
-          CellText(leaf.max),
-          CellText(leaf.min),
-          CellText(leaf.mean),
-          CellText(leaf.norm),
+          FigureText(leaf.max),
+          FigureText(leaf.min),
+          FigureText(leaf.mean),
+          FigureText(leaf.norm),
           sum};
 }
 

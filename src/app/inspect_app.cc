@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "app/compare_html_rows.h"
+#include "app/compare_text.h"
 #include "app/diff_app.h"
 #include "base/file.h"
 #include "base/text.h"
@@ -17,28 +18,8 @@
 namespace msprobe::app {
 namespace {
 
-using compare::CellValue;
 using compare::Direction;
 using compare::Side;
-
-std::string CellText(const CellValue& cell) {
-  switch (cell.kind) {
-    case CellValue::Kind::kNone:
-      return "None";
-    case CellValue::Kind::kUnknown:
-      return {};
-    case CellValue::Kind::kBool:
-      return cell.b ? "True" : "False";
-    case CellValue::Kind::kInt:
-      return std::to_string(cell.i);
-    case CellValue::Kind::kDouble:
-      return PyFloatRepr(cell.d);
-    case CellValue::Kind::kBigInt:
-    case CellValue::Kind::kText:
-      return std::string(cell.text);
-  }
-  return {};
-}
 
 std::string_view KindName(Direction direction) {
   switch (direction) {
@@ -68,10 +49,10 @@ InspectLeaf MakeLeaf(const compare::Leaf& leaf, const std::string& entry, bool s
   out.name = name;
   out.dtype = leaf.is_null ? "null" : std::string(leaf.dtype);
   out.shape = leaf.shape;
-  out.max = CellText(leaf.max);
-  out.min = CellText(leaf.min);
-  out.mean = CellText(leaf.mean);
-  out.norm = CellText(leaf.norm);
+  out.max = FigureText(leaf.max);
+  out.min = FigureText(leaf.min);
+  out.mean = FigureText(leaf.mean);
+  out.norm = FigureText(leaf.norm);
   // Without a recorded one the engine makes up checksums of values, for its own use.
   if (sums && leaf.md5 != "N/A") out.checksum = leaf.md5;
   out.file = leaf.data_name;

@@ -6,6 +6,7 @@
 #include "app/compare_text.h"
 #include "app/json_rows.h"
 #include "base/text.h"
+#include "report/html_text.h"
 
 namespace msprobe::app {
 namespace {
@@ -15,24 +16,7 @@ constexpr size_t kMaxRows = 10;  // named per test
 // Text of an XML attribute or element; control characters are made visible, XML has no others.
 std::string Xml(std::string_view text) {
   std::string out;
-  for (const char c : VisibleText(text)) {
-    switch (c) {
-      case '&':
-        out += "&amp;";
-        break;
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '"':
-        out += "&quot;";
-        break;
-      default:
-        out += c;
-    }
-  }
+  report::AppendMarkup(out, VisibleText(text));
   return out;
 }
 

@@ -5,9 +5,8 @@
 #include "base/text.h"
 
 namespace msprobe::report {
-namespace {
 
-void AppendEscaped(std::string& out, std::string_view text) {
+void AppendMarkup(std::string& out, std::string_view text) {
   for (const char c : text) {
     switch (c) {
       case '&':
@@ -31,14 +30,12 @@ void AppendEscaped(std::string& out, std::string_view text) {
   }
 }
 
-}  // namespace
-
 std::string HtmlText(std::string_view text) {
   std::string out;
   out.reserve(text.size() + text.size() / 8);
   for (;;) {
     const size_t end = text.find('\n');
-    AppendEscaped(out, VisibleText(text.substr(0, end)));
+    AppendMarkup(out, VisibleText(text.substr(0, end)));
     if (end == std::string_view::npos) return out;
     out += '\n';
     text.remove_prefix(end + 1);

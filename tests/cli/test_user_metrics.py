@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cli_support import Run, dump, entry, write_json
+from cli_support import Run, dump, entry, executable, write_json
 
 TARGET = np.array([[1.0, 2.0], [3.0, 5.0]], np.float32)
 GOLDEN = np.array([[1.0, 2.0], [4.0, 8.0]], np.float32)
@@ -151,8 +150,7 @@ def test_two_files_with_one_name_and_folders_without_files(tmp_path, python_mspr
 
 
 def test_the_executable_without_python_says_so(tmp_path, msprobe):
-    given = os.environ.get("MSPROBE_BIN", "")
-    if not given or Path(given).read_bytes()[:4] != b"\x7fELF":
+    if Path(executable()[0]).read_bytes()[:4] != b"\x7fELF":
         pytest.skip("the command under test is not the native executable")
     tensors(tmp_path)
     metrics(tmp_path, a=L1)
