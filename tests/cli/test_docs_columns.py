@@ -96,6 +96,7 @@ def test_the_page_names_the_default_outputs(tmp_path, msprobe):
 
 
 def test_every_option_that_the_page_names_exists(msprobe):
-    known = msprobe("compare", "--help").out + msprobe("-f", "pytorch", "compare", "--help").out
+    compare_help = msprobe("compare", "--help").out + msprobe("-f", "pytorch", "compare", "--help").out
+    known = compare_help + msprobe("inspect", "--help").out + msprobe("diff", "--help").out
     for option in set(re.findall(r"`(--[a-z_-]+)", PAGE)):
         assert option in known, option
