@@ -356,21 +356,15 @@ class Adapter {
     }
     const char* const begin = literal.data();
     const char* const end = begin + literal.size();
-    if (literal.find_first_not_of("0123456789", literal[0] == '-') == std::string_view::npos) {
+    const bool integer =
+        std::all_of(begin + (literal[0] == '-'), end, [](char c) { return c >= '0' && c <= '9'; });
+    if (integer) {
       int64_t value = 0;
       if (std::from_chars(begin, end, value).ec == std::errc()) return handler_.Int(value);
       return handler_.BigInt(literal);
     }
-    if (literal == "NaN") return handler_.Double(std::numeric_limits<double>::quiet_NaN());
-    if (literal == "Infinity") return handler_.Double(std::numeric_limits<double>::infinity());
-    if (literal == "-Infinity") return handler_.Double(-std::numeric_limits<double>::infinity());
-    if (literal.find_first_of("IN") != std::string_view::npos) {  // "Inf", which the library takes
-      const std::string copy(literal);                            // AtEnd() may move the text
-      const bool cut = literal.ends_with("Inf") && stream_.AtEnd();
-      return Refuse(
-          cut ? Error(ErrorCode::kTruncated, "the JSON text ends too early")
-              : Error(ErrorCode::kMalformed, fmt::format("\"{}\" is no JSON value", copy)));
-    }
+    const char first = literal[literal[0] == '-' && literal.size() > 1];
+    if (first == 'N' || first == 'I') return NonFinite(literal);
     double value = 0;
     if (std::from_chars(begin, end, value).ec == std::errc::result_out_of_range)
       value = std::strtod(std::string(literal).c_str(), nullptr);  // inf or 0, as Python reads it
@@ -396,6 +390,16 @@ class Adapter {
   const std::optional<Error>& error() const { return error_; }
 
  private:
+  bool NonFinite(std::string_view literal) {
+    if (literal == "NaN") return handler_.Double(std::numeric_limits<double>::quiet_NaN());
+    if (literal == "Infinity") return handler_.Double(std::numeric_limits<double>::infinity());
+    if (literal == "-Infinity") return handler_.Double(-std::numeric_limits<double>::infinity());
+    // "Inf" and "-NaN", which the library takes. AtEnd() may move the text, hence the copy.
+    const std::string copy(literal);
+    const bool cut = literal.ends_with("Inf") && stream_.AtEnd();
+    return Refuse(cut ? Error(ErrorCode::kTruncated, "the JSON text ends too early")
+                      : Error(ErrorCode::kMalformed, fmt::format("\"{}\" is no JSON value", copy)));
+  }
   bool Enter() {
     if (++depth_ <= max_depth_) return true;
     return Refuse(
