@@ -20,6 +20,10 @@ void RegisterCli(nanobind::module_& m) {
           const nb::gil_scoped_acquire acquire;
           return nb::cast<int>(nb::module_::import_("msprobe.precheck.run").attr("main")(options));
         };
+        hooks.doctor = [](const std::string& options) {
+          const nb::gil_scoped_acquire acquire;
+          return nb::cast<int>(nb::module_::import_("msprobe.doctor").attr("main")(options));
+        };
         hooks.metrics = &MetricsOfFolder;
         const nb::gil_scoped_release release;
         return cli::Main(argv, hooks);

@@ -193,4 +193,9 @@ std::string CompareHelp(Face face) {
          "reached, 130 interrupted.\n";
 }
 
+std::vector<OptionShape> CompareShape(Face face) {
+  CompareArgs unused;
+  return Shapes(MakeParser(face, unused)->app);
+}
+
 }  // namespace msprobe::cli

@@ -8,6 +8,7 @@
 
 #include "app/compare_app.h"
 #include "base/error.h"
+#include "cli/completion.h"
 #include "cli/terminal.h"
 
 namespace msprobe::cli {
@@ -42,5 +43,6 @@ struct CompareArgs {
 std::vector<Error> ParseCompareArgs(std::span<const std::string> arguments, app::Face face,
                                     CompareArgs& out);
 std::string CompareHelp(app::Face face);
+std::vector<OptionShape> CompareShape(app::Face face);
 
 }  // namespace msprobe::cli

@@ -33,13 +33,8 @@ int Refuse(const Error& error, Terminal& terminal) {
   return StatusOf(error);
 }
 
-}  // namespace
-
-int RunInspect(std::span<const std::string> arguments, Terminal& terminal) {
-  app::InspectOptions options;
-  TerminalFlags flags;
-  bool json = false;
-  CLI::App parser;
+void AddInspectOptions(CLI::App& parser, app::InspectOptions& options, TerminalFlags& flags,
+                       bool& json) {
   SetUp(parser);
   parser
       .add_option("dump", options.path,
@@ -59,32 +54,11 @@ int RunInspect(std::span<const std::string> arguments, Terminal& terminal) {
       ->group(kCommon);
   parser.add_flag("--json", json, "everything, as JSON")->group(kCommon);
   AddTerminalFlags(parser, flags);
-  const std::string help =
-      "Show what is in a dump: its entries and tensors, the stack of a call, the modules, and "
-      "where it is torn.\n\n"
-      "Usage: msprobe inspect PATH [--entry NAME] [options]\n\n";
-  if (const int status = Prepare(parser, arguments, flags, help, terminal); status >= 0)
-    return status;
-  if (options.path.empty()) {
-    return Refuse(MissingOption("PATH", "give a dump.json, a folder or a tensor file"), terminal);
-  }
-  const Result<app::InspectRun> run = app::Inspect(options);
-  if (!run.ok()) return Refuse(run.error(), terminal);
-  if (json) {
-    terminal.PrintAnswer(app::InspectJson(options, *run));
-  } else if (!flags.quiet) {
-    terminal.PrintAnswer(app::InspectText(options, *run));
-  }
-  terminal.PrintLine("inspect: " + app::InspectClosingLine(*run));
-  return kDone;
 }
 
-int RunDiff(std::span<const std::string> arguments, Terminal& terminal) {
-  app::DiffOptions options;
-  TerminalFlags flags;
-  bool json = false;
-  int axis = 0;
-  CLI::App parser;
+// The option --axis.
+CLI::Option* AddDiffOptions(CLI::App& parser, app::DiffOptions& options, TerminalFlags& flags,
+                            bool& json, int& axis) {
   SetUp(parser);
   parser.add_option("target", options.target, "a tensor file, or a dump with --entry")
       ->type_name("A")
@@ -116,6 +90,44 @@ int RunDiff(std::span<const std::string> arguments, Terminal& terminal) {
           ->group(kCommon);
   parser.add_flag("--json", json, "everything, as JSON")->group(kCommon);
   AddTerminalFlags(parser, flags);
+  return axis_option;
+}
+
+}  // namespace
+
+int RunInspect(std::span<const std::string> arguments, Terminal& terminal) {
+  app::InspectOptions options;
+  TerminalFlags flags;
+  bool json = false;
+  CLI::App parser;
+  AddInspectOptions(parser, options, flags, json);
+  const std::string help =
+      "Show what is in a dump: its entries and tensors, the stack of a call, the modules, and "
+      "where it is torn.\n\n"
+      "Usage: msprobe inspect PATH [--entry NAME] [options]\n\n";
+  if (const int status = Prepare(parser, arguments, flags, help, terminal); status >= 0)
+    return status;
+  if (options.path.empty()) {
+    return Refuse(MissingOption("PATH", "give a dump.json, a folder or a tensor file"), terminal);
+  }
+  const Result<app::InspectRun> run = app::Inspect(options);
+  if (!run.ok()) return Refuse(run.error(), terminal);
+  if (json) {
+    terminal.PrintAnswer(app::InspectJson(options, *run));
+  } else if (!flags.quiet) {
+    terminal.PrintAnswer(app::InspectText(options, *run));
+  }
+  terminal.PrintLine("inspect: " + app::InspectClosingLine(*run));
+  return kDone;
+}
+
+int RunDiff(std::span<const std::string> arguments, Terminal& terminal) {
+  app::DiffOptions options;
+  TerminalFlags flags;
+  bool json = false;
+  int axis = 0;
+  CLI::App parser;
+  CLI::Option* axis_option = AddDiffOptions(parser, options, flags, json, axis);
   const std::string help =
       "Show where two tensors differ: first and largest differences, how large, along which "
       "axis.\n\n"
@@ -137,6 +149,25 @@ int RunDiff(std::span<const std::string> arguments, Terminal& terminal) {
   }
   terminal.PrintLine("diff: " + app::DiffClosingLine(*run));
   return kDone;
+}
+
+std::vector<OptionShape> InspectShape() {
+  app::InspectOptions options;
+  TerminalFlags flags;
+  bool json = false;
+  CLI::App parser;
+  AddInspectOptions(parser, options, flags, json);
+  return Shapes(parser);
+}
+
+std::vector<OptionShape> DiffShape() {
+  app::DiffOptions options;
+  TerminalFlags flags;
+  bool json = false;
+  int axis = 0;
+  CLI::App parser;
+  AddDiffOptions(parser, options, flags, json, axis);
+  return Shapes(parser);
 }
 
 }  // namespace msprobe::cli

@@ -7,7 +7,12 @@
 #include <span>
 #include <string_view>
 
+#include "app/build_facts.h"
+#include "cli/commands.h"
 #include "cli/compare_command.h"
+#include "cli/completion.h"
+#include "cli/doctor_command.h"
+#include "cli/init_command.h"
 #include "cli/inspect_command.h"
 #include "cli/merge_command.h"
 #include "cli/names.h"
@@ -32,39 +37,18 @@ TARGET is the dump under test, GOLDEN the reference: two dump.json files, two fo
 Dumps are recorded in a training or inference script by msprobe.pytorch.PrecisionDebugger.
 
 Commands:
-  compare                compare two dumps and say where they part
-  inspect                show what is in a dump or a tensor file, and where it is torn
-  diff                   two tensors or two calls side by side: where and how they differ
-  merge_result           put the reports of many ranks side by side
-  overflow_check         find the entry that brought NaN or infinity into a dump (older: nan_analyze)
-  acc_check              replay every recorded API and compare it with a reference in higher precision (older: run_ut)
-  multi_acc_check        the same in several processes (older: multi_run_ut)
-  api_precision_compare  final verdict of the pre-check: two details files of it, one per device, against each other
-  run_overflow_check     name the recorded APIs that overflow on the device but not on the CPU, or the other way round
-  op_generate            write a stand-alone script that replays one recorded API
-
+)";
+constexpr std::string_view kHelpEnd =
+    R"(
 Other:
-  --version              version of this program
+  --version              version of this program, and what it was built from
   -h, --help             this text
 
 Exit status: 0 done, 1 failed or done in part, 2 refused before any work, 3 --fail-on reached, 130 interrupted.
 )";
 
-const std::vector<std::string>& Commands() {
-  static const std::vector<std::string> commands = {"compare",
-                                                    "api_precision_compare",
-                                                    "merge_result",
-                                                    "overflow_check",
-                                                    "nan_analyze",
-                                                    "inspect",
-                                                    "diff",
-                                                    "run_ut",
-                                                    "multi_run_ut",
-                                                    "acc_check",
-                                                    "multi_acc_check",
-                                                    "run_overflow_check",
-                                                    "op_generate"};
-  return commands;
+void PrintHelp(Terminal& terminal) {
+  terminal.PrintAnswer(std::string(kHelp) + CommandList() + std::string(kHelpEnd));
 }
 
 int Refuse(Terminal& terminal, const Error& error) {
@@ -84,9 +68,14 @@ int RunCommand(std::span<const std::string> args, app::Face face, const Hooks& h
   if (name == "overflow_check" || name == "nan_analyze") {
     return RunOverflow(name, args.subspan(1), face, terminal);
   }
+  if (face == app::Face::kNew) {
+    if (name == "doctor") return RunDoctor(args.subspan(1), hooks, terminal);
+    if (name == "init") return RunInit(args.subspan(1), terminal);
+    if (name == "completion") return RunCompletion(args.subspan(1), CommandShapes(), terminal);
+  }
   if (IsPlannedCommand(name)) return Refuse(terminal, PlannedError(name));
   return Refuse(terminal,
-                UnknownError(name.starts_with('-') ? "option" : "command", name, Commands()));
+                UnknownError(name.starts_with('-') ? "option" : "command", name, CommandNames()));
 }
 
 bool IsHelp(std::string_view a) { return a == "-h" || a == "--help" || a == "help"; }
@@ -96,7 +85,7 @@ int RunOldSpelling(std::span<const std::string> args, const Hooks& hooks, Termin
   const bool joined = args.front().starts_with("--framework=");
   const size_t used = joined ? 1 : 2;
   if (args.size() < used) {
-    terminal.PrintAnswer(kHelp);
+    PrintHelp(terminal);
     return kDone;
   }
   const std::string framework = joined ? args[0].substr(args[0].find('=') + 1) : args[1];
@@ -109,7 +98,7 @@ int RunOldSpelling(std::span<const std::string> args, const Hooks& hooks, Termin
     return Refuse(terminal, UnknownError("framework", framework, {"pytorch", "mindspore"}));
   }
   if (args.size() == used || IsHelp(args[used])) {
-    terminal.PrintAnswer(kHelp);
+    PrintHelp(terminal);
     return kDone;
   }
   return RunCommand(args.subspan(used), app::Face::kOld, hooks, terminal);
@@ -117,11 +106,11 @@ int RunOldSpelling(std::span<const std::string> args, const Hooks& hooks, Termin
 
 int Run(std::span<const std::string> args, const Hooks& hooks, Terminal& terminal) {
   if (args.empty() || IsHelp(args[0])) {
-    terminal.PrintAnswer(kHelp);
+    PrintHelp(terminal);
     return kDone;
   }
   if (args[0] == "--version" || args[0] == "-V") {
-    terminal.PrintAnswer("msprobe " MSPROBE_VERSION "\n");
+    terminal.PrintAnswer(app::VersionText());
     return kDone;
   }
   if (args[0] == "-f" || args[0] == "--framework" || args[0].starts_with("--framework=")) {

@@ -16,6 +16,8 @@ namespace msprobe::cli {
 struct Hooks {
   // run_ut, acc_check and their multi forms: checked options as JSON text in, exit status out.
   std::function<int(const std::string& options)> precheck;
+  // doctor: checked options as JSON text in, exit status out.
+  std::function<int(const std::string& options)> doctor;
   // compare --metrics: the functions of a folder. Must not throw.
   std::function<Result<std::shared_ptr<app::UserMetrics>>(const std::string& folder)> metrics;
 };

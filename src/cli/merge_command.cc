@@ -120,4 +120,11 @@ int RunMerge(std::span<const std::string> arguments, app::Face face, Terminal& t
   return run->partial ? kFailed : kDone;
 }
 
+std::vector<OptionShape> MergeShape() {
+  MergeArgs args;
+  CLI::App parser;
+  AddOptions(parser, args);
+  return Shapes(parser);
+}
+
 }  // namespace msprobe::cli

@@ -92,6 +92,25 @@ std::vector<Error> Parse(CLI::App& app, std::span<const std::string> arguments) 
   return {};
 }
 
+std::vector<OptionShape> Shapes(const CLI::App& app) {
+  std::vector<OptionShape> out;
+  for (const CLI::Option* o : app.get_options()) {
+    if (o->get_group().empty()) continue;
+    OptionShape shape;
+    for (const std::string& name : o->get_snames()) shape.names.push_back("-" + name);
+    for (const std::string& name : o->get_lnames()) {
+      const std::string_view alias = SingleDash("--" + name);
+      if (!alias.empty()) shape.names.emplace_back(alias);
+      shape.names.push_back("--" + name);
+    }
+    shape.takes_value = o->get_items_expected_max() > 0;
+    shape.value = shape.takes_value ? o->get_type_name() : "";
+    shape.description = o->get_description();
+    out.push_back(std::move(shape));
+  }
+  return out;
+}
+
 std::vector<std::pair<std::string, std::string>> Echo(const CLI::App& app) {
   std::vector<std::pair<std::string, std::string>> out;
   for (const CLI::Option* o : app.get_options()) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "cli/completion.h"
 #include "cli/terminal.h"
 
 namespace msprobe::cli {
@@ -35,6 +36,9 @@ std::vector<Error> CheckArguments(const CLI::App& app, std::span<const std::stri
                                   std::string_view other_usage = {});
 // Parses arguments that passed CheckArguments.
 std::vector<Error> Parse(CLI::App& app, std::span<const std::string> arguments);
+
+// What there is to complete: all options but hidden ones, positional arguments in their order.
+std::vector<OptionShape> Shapes(const CLI::App& app);
 
 // What was given: long names without dashes, values joined by commas.
 std::vector<std::pair<std::string, std::string>> Echo(const CLI::App& app);

@@ -101,4 +101,11 @@ int RunOverflow(std::string_view name, std::span<const std::string> arguments, a
   return run->partial ? kFailed : kDone;
 }
 
+std::vector<OptionShape> OverflowShape() {
+  OverflowArgs args;
+  CLI::App parser;
+  AddOptions(parser, args);
+  return Shapes(parser);
+}
+
 }  // namespace msprobe::cli

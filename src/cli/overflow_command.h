@@ -4,8 +4,10 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "app/compare_app.h"
+#include "cli/completion.h"
 #include "cli/terminal.h"
 
 namespace msprobe::cli {
@@ -13,5 +15,6 @@ namespace msprobe::cli {
 // `name`: as the user typed the command; `arguments` after it. Returns the exit status.
 int RunOverflow(std::string_view name, std::span<const std::string> arguments, app::Face face,
                 Terminal& terminal);
+std::vector<OptionShape> OverflowShape();
 
 }  // namespace msprobe::cli

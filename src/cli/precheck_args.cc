@@ -247,4 +247,13 @@ std::string PrecheckHelp(const PrecheckArgs& args) {
          "work, 3 --fail-on reached, 130 interrupted.\n";
 }
 
+std::vector<OptionShape> PrecheckShape(const std::string& command) {
+  PrecheckArgs unused;
+  unused.command = command;
+  unused.multi = command.starts_with("multi_");
+  CLI::App app;
+  AddOptions(app, unused);
+  return Shapes(app);
+}
+
 }  // namespace msprobe::cli

@@ -8,6 +8,7 @@
 
 #include "app/compare_app.h"
 #include "base/error.h"
+#include "cli/completion.h"
 #include "cli/terminal.h"
 
 namespace msprobe::cli {
@@ -34,5 +35,6 @@ struct PrecheckArgs {
 // options, missing values.
 std::vector<Error> ParsePrecheckArgs(std::span<const std::string> arguments, PrecheckArgs& out);
 std::string PrecheckHelp(const PrecheckArgs& args);
+std::vector<OptionShape> PrecheckShape(const std::string& command);
 
 }  // namespace msprobe::cli

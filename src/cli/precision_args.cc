@@ -87,4 +87,11 @@ std::string PrecisionHelp(app::Face face) {
          "Exit status: 0 done, 1 failed, 2 refused before any work, 3 --fail-on reached.\n";
 }
 
+std::vector<OptionShape> PrecisionShape() {
+  PrecisionArgs args;
+  CLI::App parser;
+  AddOptions(parser, args);
+  return Shapes(parser);
+}
+
 }  // namespace msprobe::cli

@@ -8,6 +8,7 @@
 
 #include "app/compare_app.h"
 #include "base/error.h"
+#include "cli/completion.h"
 #include "cli/terminal.h"
 
 namespace msprobe::cli {
@@ -30,5 +31,6 @@ struct PrecisionArgs {
 std::vector<Error> ParsePrecisionArgs(std::span<const std::string> arguments, app::Face face,
                                       PrecisionArgs& out);
 std::string PrecisionHelp(app::Face face);
+std::vector<OptionShape> PrecisionShape();
 
 }  // namespace msprobe::cli

@@ -349,6 +349,12 @@ TEST_F(CollectConfigTest, KeysOfOurOwn) {
 }
 
 // decisions.md 12.
+TEST_F(CollectConfigTest, CommentKeysAreForReaders) {
+  const auto c = With("\"_comment\": [\"why\"], \"_comment_task\": 1", "\"_comment\": {}");
+  ASSERT_TRUE(c.ok());
+  EXPECT_TRUE(c->unknown_keys.empty());
+}
+
 TEST_F(CollectConfigTest, UnknownKeys) {
   EXPECT_EQ(KeyError("\"dump_pth\": \"x\""),
             ":2:1 dump_pth: unknown key; did you mean \"dump_path\"?");

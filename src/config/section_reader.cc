@@ -13,6 +13,8 @@ namespace {
 constexpr int64_t kMostNumber = 1'000'000;   // of a rank or step
 constexpr size_t kMostElements = 1'000'000;  // of their lists
 constexpr size_t kKeyDistance = 2;           // a key nearer than this is a misspelling
+constexpr std::string_view kComment =
+    "_comment";  // keys that begin so are for readers, at every place
 constexpr std::string_view kNumbersHint =
     "expected a list of integers from 0 to 1000000 and ranges like \"3-7\"";
 
@@ -157,6 +159,7 @@ void SectionReader::CheckKeys(std::span<const std::string_view> known,
   if (object_ == nullptr) return;
   for (auto* m = object_->members_begin(); m != object_->members_end(); ++m) {
     if (std::find(known.begin(), known.end(), m->key) != known.end()) continue;
+    if (m->key.starts_with(kComment)) continue;
     const std::string_view nearest = Nearest(m->key, known);
     if (!nearest.empty() && EditDistance(m->key, nearest) <= kKeyDistance) {
       problems_.Add(

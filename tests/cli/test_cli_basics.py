@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -30,7 +31,13 @@ def test_help_lists_only_what_exists(msprobe):
 
 def test_version(msprobe):
     run = msprobe("--version")
-    assert (run.status, run.out) == (0, f"msprobe {VERSION}\n")
+    assert run.status == 0
+    first, *facts = run.out.splitlines()
+    assert first == f"msprobe {VERSION}"
+    assert [fact.split()[0] for fact in facts] == ["commit", "compiler", "build", "vectors"]
+    assert re.search(r"compiler +(GNU|Clang) \d+\.\d+", run.out)
+    head = subprocess.run(["git", "-C", ROOT, "cat-file", "-t", facts[0].split()[1].split("-")[0]], capture_output=True)
+    assert head.stdout in (b"commit\n", b"") and "SSE4" in facts[3]
 
 
 @pytest.mark.parametrize(("spelling", "needed"), [([], "-tp,--target_path"), (["-f", "pytorch"], "-i,--input_path")])
