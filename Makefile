@@ -16,7 +16,7 @@ WERROR ?= OFF
 export VENV TORCH_INDEX JOBS WERROR
 
 .DEFAULT_GOAL := help
-.PHONY: controls help setup demo test test-slow neutrality fuzz asan lint format tidy bench clean
+.PHONY: controls help setup demo test test-slow neutrality fuzz asan lint format tidy bench bench-quick clean
 
 help:     ## this list
 	@sed -n 's/^\([a-z-]*\): *## /  make \1\t/p' Makefile | expand -t 16
@@ -68,6 +68,10 @@ tidy:     ## clang-tidy over everything, without the time limit of `make lint`
 bench:    ## measure beside the original package; writes bench/RESULTS.md
 	@tools/setup.sh build bench
 	@$(VENV)/bin/python bench/run_bench.py
+
+bench-quick: ## ours alone, once, in three minutes; build/bench/RESULTS.md
+	@tools/setup.sh build bench
+	@$(VENV)/bin/python bench/run_bench.py --quick
 
 clean:    ## remove everything that was built or installed here
 	rm -rf build dist output $(VENV) .venv-upstream .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,11 +1,13 @@
 """Measure one configuration of collection in this process and print one line `RESULT {json}`.
 
-    python dump_step.py LEVEL:SUMMARY [--layers 8 --width 512 --length 512 --repeat 1]
+    python dump_step.py LEVEL:SUMMARY [--layers 8 --width 512 --length 512 --repeat 1 --dtype float32]
 
 LEVEL:SUMMARY is e.g. L1:statistics, mix:md5, L1:tensor, or `off`. Runs with whichever msprobe this Python has.
-One thread; forward and backward of a Llama-shaped net, batch 1, float32. Seconds are processor time of the process,
-so that other work on the machine disturbs them little. `plain`: no tool; `idle`: constructed, not started; `collect`:
-start, step, stop, step(). `relu_ns`, `shape_ns`: one small call and one property read, before the tool and after stop.
+One thread; forward and backward of a Llama-shaped net, batch 1. Seconds are processor time of the process, so that
+other work on the machine disturbs them little. `plain`: no tool; `idle`: constructed, not started; `collect`: start,
+step, stop, step(); `plain_wall`, `collect_wall`: wall clock. When tensors are saved, `writer_wall` is what one
+sequential writer of as many bytes takes. `relu_ns`, `shape_ns`: one small call and one property read, before the tool
+and after stop.
 """
 
 from __future__ import annotations
@@ -25,15 +27,27 @@ from torch.nn import functional as F
 
 from nets import Llama
 
+WARM_UP = 3 << 30  # bytes
 
-def cpu_seconds(work: Callable[[], None], repeat: int) -> float:
-    """Smallest processor time of `repeat` runs."""
-    best = float("inf")
+
+def seconds(work: Callable[[], None], repeat: int) -> tuple[float, float]:
+    """Smallest processor time and smallest wall clock of `repeat` runs."""
+    best = (float("inf"), float("inf"))
     for _ in range(repeat):
-        started = time.process_time()
+        wall, cpu = time.perf_counter(), time.process_time()
         work()
-        best = min(best, time.process_time() - started)
+        best = min(best[0], time.process_time() - cpu), min(best[1], time.perf_counter() - wall)
     return best
+
+
+def write_sequentially(folder: Path, size: int) -> None:
+    """One writer, one file, blocks of 4 MiB."""
+    block = os.urandom(4 << 20)
+    path = folder / "sequential"
+    with path.open("wb", buffering=0) as file:
+        for _ in range(size // len(block)):
+            file.write(block)
+    path.unlink()
 
 
 def small_calls() -> tuple[float, float]:
@@ -48,7 +62,7 @@ def small_calls() -> tuple[float, float]:
         for _ in range(n):
             x.shape  # noqa: B018
 
-    return cpu_seconds(relu, 7) / n * 1e9, cpu_seconds(shape, 7) / n * 1e9
+    return seconds(relu, 7)[0] / n * 1e9, seconds(shape, 7)[0] / n * 1e9
 
 
 def config_file(folder: Path, level: str, summary: str, more: dict[str, Any]) -> Path:
@@ -67,6 +81,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     torch.manual_seed(1)
     torch.set_num_threads(1)
     model = Llama(1000, options.width, options.width * 43 // 16, options.layers, 8)
+    model.to(getattr(torch, options.dtype))
     ids = torch.randint(0, 1000, (1, options.length))
 
     def step() -> None:
@@ -74,7 +89,8 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         model.zero_grad()
 
     step()
-    result: dict[str, Any] = {"plain": cpu_seconds(step, options.repeat)}
+    result: dict[str, Any] = {}
+    result["plain"], result["plain_wall"] = seconds(step, options.repeat)
     result["relu_ns"], result["shape_ns"] = small_calls()
     if options.config == "off":
         return result
@@ -83,7 +99,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     level, summary = options.config.split(":")
     folder = Path(tempfile.mkdtemp(dir=os.environ.get("BENCH_TMP")))
     debugger = PrecisionDebugger(config_path=str(config_file(folder, level, summary, json.loads(options.settings))))
-    result["idle"] = cpu_seconds(step, options.repeat)
+    result["idle"], _ = seconds(step, options.repeat)
 
     def collect() -> None:
         debugger.start(model=model)
@@ -91,12 +107,17 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         debugger.stop()
         debugger.step()
 
-    result["collect"] = cpu_seconds(collect, options.repeat)
+    if summary == "tensor":
+        write_sequentially(folder, WARM_UP)  # the first use of memory costs more than all that follow
+    result["collect"], result["collect_wall"] = seconds(collect, options.repeat)
     result["relu_after_ns"], result["shape_after_ns"] = small_calls()
     dump = next((folder / "dump" / "step0").glob("*/dump.json"))
     tensors = list((dump.parent / "dump_tensor_data").glob("*"))
     result["entries"] = len(json.loads(dump.read_text())["data"])
     result["json_bytes"], result["tensor_bytes"] = dump.stat().st_size, sum(p.stat().st_size for p in tensors)
+    shutil.rmtree(folder / "dump")
+    if tensors:
+        _, result["writer_wall"] = seconds(lambda: write_sequentially(folder, result["tensor_bytes"]), options.repeat)
     shutil.rmtree(folder)
     return result
 
@@ -108,6 +129,7 @@ def main() -> None:
     parser.add_argument("--width", type=int, default=512)
     parser.add_argument("--length", type=int, default=512)
     parser.add_argument("--repeat", type=int, default=1)
+    parser.add_argument("--dtype", default="float32", help="of parameters and activations")
     parser.add_argument("--settings", default="{}", help="JSON of further keys of config.json, e.g. evidence")
     print("RESULT", json.dumps(measure(parser.parse_args())))
 

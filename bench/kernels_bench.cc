@@ -3,6 +3,7 @@
 //   kernels_bench --benchmark_filter=Stats --benchmark_repetitions=5
 #include <benchmark/benchmark.h>
 
+#include <array>
 #include <cstdint>
 #include <cstring>
 #include <random>
@@ -55,6 +56,22 @@ std::vector<std::byte> Values(DType dtype, size_t bytes, float change) {
   std::vector<std::byte> out(bytes);
   for (size_t i = 0; i < bytes / item; ++i) Store(base[i % kPeriod], dtype, out.data() + i * item);
   return out;
+}
+
+// The floor: reads every byte and does nothing else with it.
+void Read(benchmark::State& state) {
+  const auto bytes = static_cast<size_t>(state.range(0));
+  const std::vector<std::byte> x = Values(DType::kF32, bytes, 0);
+  for (auto _ : state) {
+    std::array<uint64_t, 8> sums{};
+    for (size_t at = 0; at + sizeof(sums) <= bytes; at += sizeof(sums)) {
+      std::array<uint64_t, 8> words;
+      std::memcpy(words.data(), x.data() + at, sizeof(words));
+      for (size_t i = 0; i < words.size(); ++i) sums[i] += words[i];
+    }
+    benchmark::DoNotOptimize(sums);
+  }
+  state.SetBytesProcessed(static_cast<int64_t>(state.iterations()) * state.range(0));
 }
 
 void Stats(benchmark::State& state, DType dtype) {
@@ -115,6 +132,7 @@ void Register() {
     sizes(benchmark::RegisterBenchmark(("Pairs/" + name).c_str(), Pairs, t));
     sizes(benchmark::RegisterBenchmark(("Hash64/" + name).c_str(), Hash, t));
   }
+  sizes(benchmark::RegisterBenchmark("Read", Read));
   sizes(benchmark::RegisterBenchmark("Crc32", Crc));
   sizes(benchmark::RegisterBenchmark("Xor64", Xor));
 }

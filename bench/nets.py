@@ -38,7 +38,7 @@ class Attention(nn.Module):
         k = rotate(self.k_proj(x).view(shape).transpose(1, 2), cos, sin)
         v = self.v_proj(x).view(shape).transpose(1, 2)
         weights = torch.matmul(q, k.transpose(2, 3)) * self.head_width**-0.5 + mask
-        weights = F.softmax(weights, dim=-1, dtype=torch.float32).to(q.dtype)
+        weights = F.softmax(weights, dim=-1, dtype=torch.float32).to(v.dtype)
         return self.o_proj(torch.matmul(weights, v).transpose(1, 2).reshape(batch, length, -1))
 
 

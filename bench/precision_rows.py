@@ -3,12 +3,14 @@
 
     python bench/precision_rows.py COMMAND [ROWS ...]
 
-COMMAND is the msprobe to measure, in quotes. Prints rows, seconds of wall clock and of processor time, and the largest
-resident set of the process. The files have eight outputs an API, all metrics filled, the second one shuffled.
+COMMAND is the msprobe to measure, ours or the original's. Prints `RESULT {"wall", "cpu", "peak_mb"}` per number of
+rows. The files have eight outputs an API, all metrics filled, and the column titles that both tools read; the second
+one is shuffled.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import shlex
@@ -17,13 +19,8 @@ import tempfile
 import time
 from pathlib import Path
 
-HEADER = (
-    "API Name,Bench Dtype,DEVICE Dtype,Shape,Cosine,Max absolute error,Share below 1%,Share below 0.1%,"
-    "Share below 0.01%,"
-    "Binary mismatch rate,Error balance,RMSE,Small-value error share,Max relative error,Mean relative error,"
-    "inf/nan error rate,Relative error rate,Absolute error rate,Max ULP error,Mean ULP error,"
-    "Share of ULP errors above limit,Status,Message"
-)
+# As the original writes it, so that it can be measured beside.
+EXAMPLE = Path(__file__).resolve().parents[1] / "tests" / "data" / "precheck" / "compare_real_new" / "npu.csv"
 OPERATORS = ("matmul", "add", "softmax", "embedding", "layer_norm", "gelu", "cat", "linalg.inv")
 
 
@@ -39,18 +36,20 @@ def write(path: Path, rows: int, seed: int) -> None:
         )
     if seed:
         chance.shuffle(lines)
-    path.write_text("\r\n".join([HEADER, *lines, ""]), encoding="utf-8-sig", newline="")
+    header = EXAMPLE.read_text(encoding="utf-8-sig").splitlines()[0]
+    path.write_text("\r\n".join([header, *lines, ""]), encoding="utf-8-sig", newline="")
 
 
 def measure(command: list[str], rows: int) -> tuple[float, float, int]:
     with tempfile.TemporaryDirectory() as folder:
         write(Path(folder, "npu.csv"), rows, 0)
         write(Path(folder, "gpu.csv"), rows, 1)
-        args = [*command, "api_precision_compare", "-npu", "npu.csv", "-gpu", "gpu.csv", "-o", "out", "-q"]
+        args = [*command, "api_precision_compare", "-npu", "npu.csv", "-gpu", "gpu.csv", "-o", "out"]
         begin = time.monotonic()
         pid = os.fork()
         if pid == 0:
             os.chdir(folder)
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
             os.execvp(args[0], args)
         _, status, usage = os.wait4(pid, 0)
         seconds = time.monotonic() - begin
@@ -66,8 +65,8 @@ def main() -> int:
     command = shlex.split(sys.argv[1])
     command[0] = os.path.abspath(command[0]) if os.sep in command[0] else command[0]
     for rows in [int(a) for a in sys.argv[2:]] or [4_000, 8_000, 100_000, 1_000_000]:
-        seconds, cpu, kib = measure(command, rows)
-        print(f"{rows:>9} rows  {seconds:8.3f} s  {cpu:8.3f} s of processor time  {kib / 1024:7.0f} MiB", flush=True)
+        wall, cpu, kib = measure(command, rows)
+        print("RESULT", json.dumps({"rows": rows, "wall": wall, "cpu": cpu, "peak_mb": kib / 1024}), flush=True)
     return 0
 
 
