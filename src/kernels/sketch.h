@@ -18,19 +18,22 @@ struct SketchLeftOut {
   uint64_t huge = 0;  // finite, |x| >= 1e30
 };
 
-// Elements first, first + 1, … of a tensor in row-major order are added to `sums` (k of them):
+// Elements first, first + 1, … of a tensor in row-major order are added to `sums`, 2k of them:
 //
-//     block b = i div k, slot(i) = (i + rot(b)) mod k, rot(b) = mix(b + seed + 77) mod k
+//     block b = i div k, rot(b) = mix(b + seed + 77) mod k
 //     sign(i) = bit (i mod 64) of mix((i div 64) xor seed * 0x5851F42D4C957F2D), set: minus
-//     sums[slot(i)] += sign(i) * x_i
+//     sums[i mod k + rot(b)] += sign(i) * x_i
 //
-// with mix the output function of SplitMix64 applied to its argument plus the golden ratio (Steele,
-// Lea & Flood 2014), modulo 2^64. Each slot takes its elements in ascending order of i and adds
-// them in double, so that the sums are the same bits on every instruction set, and for every cut of
-// a tensor into calls in that order. `data` needs no alignment; contiguous elements of a bool,
-// integer or real floating dtype (64-bit integers are rounded to double).
+// and slot j of the sketch is sums[j] + sums[k + j] (FoldSketch): slot(i) = (i + rot(b)) mod k. mix
+// is one step of SplitMix64 from the state given (Steele, Lea & Flood 2014), modulo 2^64. Each sum
+// takes its elements in ascending order of i, in double: the bits are the same on every instruction
+// set, and for every cut of the elements into calls. `data` needs no alignment; contiguous elements
+// of a bool, integer or real floating dtype (64-bit integers are rounded to double).
 void AddToSketch(const std::byte* data, size_t n, DType dtype, uint64_t first, uint32_t k,
                  uint64_t seed, double* sums, SketchLeftOut* left_out);
+
+// sums[j] += sums[k + j].
+void FoldSketch(uint32_t k, double* sums);
 
 // rot(0): the slot of element 0.
 uint32_t FirstSlot(uint32_t k, uint64_t seed);

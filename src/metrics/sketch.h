@@ -62,6 +62,9 @@ struct Sketch {
 Sketch SketchOf(const TensorView& view, const SketchSetting& setting,
                 const ShardPlace* shard = nullptr);
 
+// The same, and hash64 (Hash64Of), reading the memory once.
+Sketch SketchOf(const TensorView& view, const SketchSetting& setting, uint64_t* hash64);
+
 // Appends the JSON object above.
 void AppendSketch(std::string& out, const Sketch& sketch);
 

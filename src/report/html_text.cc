@@ -1,7 +1,9 @@
 #include "report/html_text.h"
 
-#include <cstdint>
+#include <cstddef>
+#include <span>
 
+#include "base/base64.h"
 #include "base/text.h"
 
 namespace msprobe::report {
@@ -64,18 +66,8 @@ std::string ScriptSafe(std::string_view json) {
 }
 
 std::string Base64(std::string_view bytes) {
-  constexpr std::string_view kLetters =
-      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
   std::string out;
-  out.reserve((bytes.size() + 2) / 3 * 4);
-  for (size_t i = 0; i < bytes.size(); i += 3) {
-    const size_t n = bytes.size() - i < 3 ? bytes.size() - i : 3;
-    uint32_t group = 0;
-    for (size_t k = 0; k < 3; ++k) {
-      group = group << 8 | (k < n ? static_cast<unsigned char>(bytes[i + k]) : 0u);
-    }
-    for (size_t k = 0; k < 4; ++k) out += k <= n ? kLetters[group >> (18 - 6 * k) & 63] : '=';
-  }
+  AppendBase64(out, std::as_bytes(std::span(bytes)));
   return out;
 }
 
