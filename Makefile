@@ -16,7 +16,7 @@ WERROR ?= OFF
 export VENV TORCH_INDEX JOBS WERROR
 
 .DEFAULT_GOAL := help
-.PHONY: controls help setup demo test test-slow neutrality fuzz asan lint format tidy bench bench-quick clean
+.PHONY: controls help setup demo test test-slow neutrality fuzz asan lint format tidy bench bench-quick clean wheel docs
 
 help:     ## this list
 	@sed -n 's/^\([a-z-]*\): *## /  make \1\t/p' Makefile | expand -t 16
@@ -72,6 +72,10 @@ bench:    ## measure beside the original package; writes bench/RESULTS.md
 bench-quick: ## ours alone, once, in three minutes; build/bench/RESULTS.md
 	@tools/setup.sh build bench
 	@$(VENV)/bin/python bench/run_bench.py --quick
+
+wheel:    ## a wheel in dist/ that installs with pip alone; tested in an empty environment
+	@tools/setup.sh build wheel
+	@tools/build_wheel.sh
 
 clean:    ## remove everything that was built or installed here
 	rm -rf build dist output $(VENV) .venv-upstream .mypy_cache .ruff_cache .pytest_cache .hypothesis

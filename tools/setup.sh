@@ -6,6 +6,8 @@
 #   test    what the tests need, and the C++ tests themselves
 #   lint    format, lint and type checkers
 #   bench   what the benchmarks need
+#   wheel   what the wheel is mended with
+#   docs    what the site of the documents is made with
 #   fuzz    the compiler with the fuzzer's run-time library
 #
 # Everything is kept under a stamp made of the hash of what it was made from: run again, this takes a second.
@@ -106,7 +108,7 @@ if wants build; then
   step torch "$torch_version" torch
   step pip-run "$(hash_of tools/packages/pip-run.txt)" pip_list run
 fi
-for part in demo test lint; do
+for part in demo test lint wheel docs; do
   if wants $part; then step pip-$part "$(hash_of "tools/packages/pip-$part.txt")" pip_list $part; fi
 done
 if wants build; then

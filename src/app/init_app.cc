@@ -58,8 +58,8 @@ constexpr Purpose kPurposes[] = {
   "dump_path": {0},
   "_comment_step": "one step is enough",
   "step": [0],
-  "_comment_rank": "one rank is enough, unless one device is under suspicion",
-  "rank": [0],
+  "_comment_rank": "[] means all; in distributed runs [0] is enough, unless one device is under suspicion",
+  "rank": [],
 
   "tensor": {{
     "_comment": "list: only calls whose name contains one of these texts, to save disk; empty: all",
