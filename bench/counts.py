@@ -139,10 +139,11 @@ def main() -> int:
         print("valgrind is not installed: nothing was counted")
         return NOT_COMPARED
     measured = measure(options.program, options.call)
-    if options.update:
-        RECORD.write_text(json.dumps(measured, indent=2) + "\n")
-        return 0
     record = json.loads(RECORD.read_text())
+    if options.update:  # what was not measured stays
+        counts = dict(sorted({**record["counts"], **measured["counts"]}.items()))
+        RECORD.write_text(json.dumps({**record, **measured, "counts": counts}, indent=2) + "\n")
+        return 0
     for key in ("compiler", "torch"):
         if key in measured and measured[key] != record.get(key):
             print(f"{key} is {measured[key]}, the record is of {record.get(key)}: nothing was compared")

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <fstream>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
@@ -70,6 +71,17 @@ void CountKernels() {
     });
   }
   const auto x = Values(DType::kF32, 1), n = Values(DType::kI64, 1);
+  auto masked = x;  // as a causal mask leaves it: every other element is -inf
+  constexpr float kMasked = -std::numeric_limits<float>::infinity();
+  for (size_t i = 0; i < kElements; i += 2) std::memcpy(masked.data() + 4 * i, &kMasked, 4);
+  Count("stats_masked_f32", [&] {
+    sink = sink + kernels::FloatStatsOf(masked.data(), kElements, 1, DType::kF32).count;
+  });
+  Count("pairs_masked_f32", [&] {
+    sink = sink + kernels::PairErrorsOf(masked.data(), DType::kF32, masked.data(), DType::kF32,
+                                        kElements, kernels::WorkType::kF32)
+                      .count;
+  });
   Count("stats_i64",
         [&] { sink = sink + kernels::IntStatsOf(n.data(), kElements, 1, DType::kI64).count; });
   Count("hash64_f32", [&] { sink = sink + kernels::Hash64(x.data(), kElements, 4, 0); });

@@ -1,6 +1,7 @@
 #include "kernels/float_stats.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <limits>
 
@@ -227,6 +228,73 @@ size_t AddBlocks(const std::byte* data, size_t n, DType dtype, FloatTotals* tota
   }
 }
 
+// Values of which not all are finite, at most kBlock of them.
+struct Mixed64 {
+  Block64 block;
+  VD nan, pos_inf, neg_inf;  // how many in each lane
+
+  HWY_INLINE void Clear() {
+    block.Clear();
+    nan = pos_inf = neg_inf = hn::Zero(DD());
+  }
+  HWY_INLINE void Add(VD v0, VD v1) {
+    block.range.min = hn::Min(block.range.min, hn::Min(Or(v0, kInf), Or(v1, kInf)));
+    block.range.max = hn::Max(block.range.max, hn::Max(Or(v0, -kInf), Or(v1, -kInf)));
+    block.Sum(Or(v0, 0), Or(v1, 0));
+    Count(v0);
+    Count(v1);
+  }
+
+ private:
+  static constexpr double kInf = std::numeric_limits<double>::infinity();
+
+  static HWY_INLINE VD Or(VD v, double instead) {
+    return hn::IfThenElse(hn::IsFinite(v), v, hn::Set(DD(), instead));
+  }
+  HWY_INLINE void Count(VD v) {
+    const DD dd;
+    const VD one = hn::Set(dd, 1);
+    nan = hn::Add(nan, hn::IfThenElseZero(hn::IsNaN(v), one));
+    pos_inf = hn::Add(pos_inf, hn::IfThenElseZero(hn::Eq(v, hn::Set(dd, kInf)), one));
+    neg_inf = hn::Add(neg_inf, hn::IfThenElseZero(hn::Eq(v, hn::Set(dd, -kInf)), one));
+  }
+};
+
+HWY_NOINLINE bool AddMixed(const double* HWY_RESTRICT p, size_t n, FloatTotals* totals,
+                           NonFiniteCounts* counts) {
+  const DD dd;
+  const size_t pair = 2 * hn::Lanes(dd);
+  Mixed64 mixed;
+  mixed.Clear();
+  size_t i = 0;
+  for (; i + pair <= n; i += pair) mixed.Add(hn::LoadU(dd, p + i), hn::LoadU(dd, p + i + pair / 2));
+  const VD q = hn::Add(mixed.block.q0, mixed.block.q1);
+  if (!hn::AllTrue(dd, hn::IsFinite(q))) return false;
+  FloatTotals rest;
+  NonFiniteCounts others;
+  for (; i < n; ++i) AddOne(p[i], &rest, &others);
+  if (!std::isfinite(rest.sumsq.value())) return false;
+  LaneSums sumsq;
+  sumsq.Clear();
+  sumsq.Add(q);
+  sumsq.AddTo(&totals->sumsq);
+  mixed.block.s0.AddTo(&totals->sum);
+  mixed.block.s1.AddTo(&totals->sum);
+  totals->sum.Add(rest.sum);
+  totals->sumsq.Add(rest.sumsq);
+  const double least = hn::GetLane(hn::MinOfLanes(dd, mixed.block.range.min));
+  const double most = hn::GetLane(hn::MaxOfLanes(dd, mixed.block.range.max));
+  totals->min = std::min({totals->min, rest.min, least});
+  totals->max = std::max({totals->max, rest.max, most});
+  const auto in_lanes = [&](VD v) {
+    return static_cast<uint64_t>(hn::GetLane(hn::SumOfLanes(dd, v)));
+  };
+  counts->nan += others.nan + in_lanes(mixed.nan);
+  counts->pos_inf += others.pos_inf + in_lanes(mixed.pos_inf);
+  counts->neg_inf += others.neg_inf + in_lanes(mixed.neg_inf);
+  return true;
+}
+
 const char* Name() { return hwy::TargetName(HWY_TARGET); }
 
 }  // namespace
@@ -237,10 +305,14 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace msprobe::kernels {
 HWY_EXPORT(AddBlocks);
+HWY_EXPORT(AddMixed);
 HWY_EXPORT(Name);
 
 size_t AddFiniteBlocks(const std::byte* data, size_t n, DType dtype, FloatTotals* totals) {
   return HWY_DYNAMIC_DISPATCH(AddBlocks)(data, n, dtype, totals);
+}
+bool AddMixedBlock(const double* values, size_t n, FloatTotals* totals, NonFiniteCounts* counts) {
+  return HWY_DYNAMIC_DISPATCH(AddMixed)(values, n, totals, counts);
 }
 const char* TargetName() { return HWY_DYNAMIC_DISPATCH(Name)(); }
 }  // namespace msprobe::kernels

@@ -145,6 +145,15 @@ TEST_P(EveryTarget, FloatStatsFindEveryNonFiniteElement) {
       values[(position + 1024) % 2500] = kInf;
       CheckStats(Elements(dtype, values));
     }
+    for (const double share : {0.1, 0.5, 0.95}) {  // masks of attention are half infinite
+      std::mt19937 generator(3);
+      std::uniform_real_distribution<double> chance;
+      std::vector<double> values = Normal(3000, 4);
+      for (double& v : values) {
+        if (chance(generator) < share) v = std::array{kNan, kInf, -kInf, -kInf}[generator() % 4];
+      }
+      CheckStats(Elements(dtype, values));
+    }
     CheckStats(Elements(dtype, std::vector<double>(50, kNan)));
     CheckStats(Elements(dtype, std::vector<double>(50, -kInf)));
     CheckStats(Elements(dtype, {kInf, kNan, -kInf}));

@@ -39,6 +39,11 @@ const Float8Table& Float8Values(DType dtype) {
 // out[i] = convert(element i as T).
 template <class T, class Out, class F>
 void Each(const std::byte* data, ptrdiff_t stride, size_t n, Out* out, const F& convert) {
+  if (stride == 1) {  // the step a constant: the compiler makes vectors of it
+    for (size_t i = 0; i < n; ++i)
+      out[i] = static_cast<Out>(convert(ReadAs<T>(data + i * sizeof(T))));
+    return;
+  }
   const ptrdiff_t step = stride * static_cast<ptrdiff_t>(sizeof(T));
   for (size_t i = 0; i < n; ++i) {
     out[i] = static_cast<Out>(convert(ReadAs<T>(data)));

@@ -98,18 +98,24 @@ void AddFiniteOneByOne(const double* a, const double* b, size_t n, PairTotals* t
   }
 }
 
-// A block of at most kBlock loaded pairs; a and b are overwritten where not finite.
+// Pairs of T, straight from memory; T: float or double.
 template <class T>
-void AddBlock(T* a, T* b, size_t n, PairTotals* t) {
+bool AddWholeBlock(const T* a, const T* b, size_t n, PairTotals* t) {
   constexpr PairType kType = sizeof(T) == 8 ? PairType::kF64 : PairType::kF32;
   const auto* pa = reinterpret_cast<const std::byte*>(a);
   const auto* pb = reinterpret_cast<const std::byte*>(b);
-  if (AddFinitePairs(pa, pb, n, kType, t) == n) return;
+  return AddFinitePairs(pa, pb, n, kType, t) == n;
+}
+
+// A block of at most kBlock loaded pairs that AddWholeBlock refuses; a and b are overwritten where
+// not finite.
+template <class T>
+void AddSpecialBlock(T* a, T* b, size_t n, PairTotals* t) {
   PairErrors& e = t->errors;
   PairErrors seen;  // apart, so that the kernel finds `unequal` of the earlier elements only
   const uint64_t first = e.count;
   const uint64_t mismatches = ZeroNonFinite(a, b, n, first, &seen);
-  if (AddFinitePairs(pa, pb, n, kType, t) != n) {
+  if (!AddWholeBlock(a, b, n, t)) {
     // Overflowed sums of finite doubles.
     if constexpr (sizeof(T) == 8) AddFiniteOneByOne(a, b, n, t);
   }
@@ -137,16 +143,17 @@ void Load(const std::byte* data, size_t n, DType dtype, T* out) {
   }
 }
 
-// Any real types, through buffers of T.
+// Any real types, through buffers of T. `special`: AddFinitePairs is known to refuse each block.
 template <class T>
-void AddLoaded(const Sides& sides, size_t n, PairTotals* t) {
+void AddLoaded(const Sides& sides, size_t n, PairTotals* t, bool special = false) {
   std::array<T, kBlock> a, b;
   for (size_t i = 0; i < n; i += kBlock) {
     const size_t m = std::min(kBlock, n - i);
     const Sides s = sides.From(i);
     Load(s.a, m, s.a_dtype, a.data());
     Load(s.b, m, s.b_dtype, b.data());
-    AddBlock(a.data(), b.data(), m, t);
+    if (special || !AddWholeBlock(a.data(), b.data(), m, t))
+      AddSpecialBlock(a.data(), b.data(), m, t);
   }
 }
 
@@ -159,7 +166,7 @@ void AddDirect(const Sides& sides, size_t n, PairType type, PairTotals* t) {
     done += AddFinitePairs(s.a, s.b, n - done, type, t);
     if (done == n) return;
     const size_t m = std::min(kBlock, n - done);
-    AddLoaded<T>(sides.From(done), m, t);
+    AddLoaded<T>(sides.From(done), m, t, true);
     done += m;
   }
 }

@@ -15,29 +15,15 @@ namespace {
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
 
-struct Counts {
-  uint64_t nan = 0, pos_inf = 0, neg_inf = 0;
-};
-
-// Elements one by one; takes what AddFiniteBlocks refuses.
-void AddOneByOne(const double* x, size_t n, FloatTotals* totals, Counts* counts) {
-  for (size_t i = 0; i < n; ++i) {
-    if (std::isnan(x[i])) {
-      ++counts->nan;
-    } else if (std::isinf(x[i])) {
-      ++(x[i] > 0 ? counts->pos_inf : counts->neg_inf);
-    } else {
-      totals->min = std::min(totals->min, x[i]);
-      totals->max = std::max(totals->max, x[i]);
-      totals->sum.Add(x[i]);
-      totals->sumsq.Add(x[i] * x[i]);
-    }
-  }
+// At most kBlock elements of which not all are finite.
+void AddMixed(const double* x, size_t n, FloatTotals* totals, NonFiniteCounts* counts) {
+  if (AddMixedBlock(x, n, totals, counts)) return;
+  for (size_t i = 0; i < n; ++i) AddOne(x[i], totals, counts);
 }
 
-void AddDoubles(const double* x, size_t n, FloatTotals* totals, Counts* counts) {
+void AddDoubles(const double* x, size_t n, FloatTotals* totals, NonFiniteCounts* counts) {
   const auto* bytes = reinterpret_cast<const std::byte*>(x);
-  if (AddFiniteBlocks(bytes, n, DType::kF64, totals) != n) AddOneByOne(x, n, totals, counts);
+  if (AddFiniteBlocks(bytes, n, DType::kF64, totals) != n) AddMixed(x, n, totals, counts);
 }
 
 // A source of elements as doubles, at most kBlock at a time: magnitudes of complex elements, values
@@ -75,7 +61,7 @@ bool HasVectorKernel(DType dtype) {
 
 // Contiguous elements of a type with a vector kernel.
 void AddContiguous(const std::byte* data, size_t n, DType dtype, FloatTotals* totals,
-                   Counts* counts) {
+                   NonFiniteCounts* counts) {
   const size_t item = ItemSize(dtype);
   std::array<double, kBlock> values;
   size_t done = 0;
@@ -84,7 +70,7 @@ void AddContiguous(const std::byte* data, size_t n, DType dtype, FloatTotals* to
     if (done == n) return;
     const size_t m = std::min(kBlock, n - done);
     LoadDoubles(data + done * item, 1, m, dtype, values.data());
-    AddOneByOne(values.data(), m, totals, counts);
+    AddMixed(values.data(), m, totals, counts);
     done += m;
   }
 }
@@ -112,7 +98,7 @@ void Rescale(const std::byte* data, size_t n, ptrdiff_t stride, DType dtype, Flo
   }
 }
 
-FloatStats Finish(size_t n, const FloatTotals& totals, const Counts& counts) {
+FloatStats Finish(size_t n, const FloatTotals& totals, const NonFiniteCounts& counts) {
   FloatStats s;
   s.count = n;
   s.nan = counts.nan;
@@ -161,7 +147,7 @@ void FloatStats::Merge(const FloatStats& other) {
 
 FloatStats FloatStatsOf(const std::byte* data, size_t n, ptrdiff_t stride, DType dtype) {
   FloatTotals totals;
-  Counts counts;
+  NonFiniteCounts counts;
   if (stride == 1 && HasVectorKernel(dtype)) {
     AddContiguous(data, n, dtype, &totals, &counts);
   } else {
