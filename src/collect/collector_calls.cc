@@ -51,7 +51,8 @@ std::unique_ptr<Entry> CollectorImpl::NewEntry(std::string name, const EntryTag&
   memory.name = std::move(name);
   EntryStyle style;
   const bool nan_check = config_.task == config::Task::kNanCheck;
-  style.leaf = {config_.summary_mode, !nan_check};
+  style.leaf.summary = config_.summary_mode;
+  style.leaf.statistics = !nan_check;
   style.slice = &slice_;
   style.input = config_.input;
   style.output = config_.output;
@@ -61,6 +62,11 @@ std::unique_ptr<Entry> CollectorImpl::NewEntry(std::string name, const EntryTag&
                      tag.kind == EntryTag::Kind::kDebugSlot;
   style.leaf.hash = config_.evidence == config::Evidence::kFull && !nan_check && !debug &&
                     config_.summary_mode != config::SummaryMode::kHash64;
+  if (config_.sketch && !nan_check) {
+    style.leaf.hash = true;
+    style.leaf.sketch = {static_cast<uint32_t>(config_.sketch_size),
+                         static_cast<uint64_t>(config_.sketch_seed)};
+  }
   style.from = config_.evidence != config::Evidence::kNone;
   style.reuse = config_.reuse_statistics &&
                 config_.summary_mode == config::SummaryMode::kStatistics && !nan_check;

@@ -141,8 +141,9 @@ class CollectorImpl final : public Collector, public EntryOwner {
   std::string OriginText(const MemoryId& memory, std::span<const int64_t> shape) const override;
   bool defers_parameter_grads() const override {
     return config_.task == config::Task::kStatistics && config_.tensor_list.empty() &&
-           config_.summary_mode == config::SummaryMode::kStatistics && config_.slice.empty() &&
-           config_.scope.empty() && config_.evidence != config::Evidence::kFull;
+           config_.summary_mode == config::SummaryMode::kStatistics && !config_.sketch &&
+           config_.slice.empty() && config_.scope.empty() &&
+           config_.evidence != config::Evidence::kFull;
   }
   config::DeviceStatistics device_statistics() const override { return config_.device_statistics; }
   bool wants_every() const override { return config_.risk_level == config::RiskLevel::kEvery; }

@@ -96,6 +96,23 @@ void AppendNonFinite(std::string& out, const metrics::TensorStats& stats) {
   AppendNumber(out, stats.finite_min);
 }
 
+// Both in one pass. Of a tensor that shows another shape than its memory has (sparse: the stored
+// values) a sketch could not be read back.
+void AppendFingerprints(std::string& out, const TensorLeaf& leaf, const LeafStyle& style) {
+  const bool sketched = style.sketch && NumElements(leaf.shape) == leaf.view->num_elements();
+  uint64_t hash = 0;
+  std::optional<metrics::Sketch> sketch;
+  if (sketched) {
+    sketch = metrics::SketchOf(*leaf.view, *style.sketch, style.hash ? &hash : nullptr);
+  } else if (style.hash) {
+    hash = metrics::Hash64Of(*leaf.view);
+  }
+  if (style.hash) fmt::format_to(std::back_inserter(out), ", \"hash64\": \"{:016x}\"", hash);
+  if (!sketch) return;
+  out += ", \"sketch\": ";
+  metrics::AppendSketch(out, *sketch);
+}
+
 }  // namespace
 
 std::string_view AbsentName(Absent a) {
@@ -166,10 +183,7 @@ NonFinite AppendTensorLeaf(std::string& out, const TensorLeaf& leaf, const LeafS
     AppendChecksum(out, style.summary, leaf.view);
   if (notes.gap != nullptr) notes.gap->non_finite = out.size();
   AppendNonFinite(out, stats);
-  if (style.hash && leaf.view != nullptr) {
-    fmt::format_to(std::back_inserter(out), ", \"hash64\": \"{:016x}\"",
-                   metrics::Hash64Of(*leaf.view));
-  }
+  if (leaf.view != nullptr) AppendFingerprints(out, leaf, style);
   if (notes.reused) out += ", \"reused\": true";
   if (!notes.evidence.empty()) {
     out += ", ";

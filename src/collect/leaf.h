@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -9,6 +10,7 @@
 
 #include "collect/collector.h"
 #include "config/collect_config.h"
+#include "metrics/sketch.h"
 #include "metrics/tensor_stats.h"
 #include "tensor/view.h"
 
@@ -20,7 +22,8 @@ void AppendAbsent(std::string& out, Absent code, std::string_view reason);
 struct LeafStyle {
   config::SummaryMode summary = config::SummaryMode::kStatistics;
   bool statistics = true;  // false (nan_check): neither statistics nor checksum
-  bool hash = false;       // "hash64" beside them (evidence full)
+  bool hash = false;       // "hash64" beside them (evidence full, sketch)
+  std::optional<metrics::SketchSetting> sketch = {};
 };
 
 // What a tensor leaf says about non-finite elements; `known` is false when its memory could not be
@@ -52,7 +55,7 @@ struct LeafNotes {
 
 // Appends the leaf. Keys and their order:
 // dump.md 11.3; after them "nan", "inf", "finite_max", "finite_min" when there are non-finite
-// elements (the latter two only when something is finite), "hash64", and the evidence.
+// elements (the latter two only when something is finite), "hash64", "sketch", and the evidence.
 NonFinite AppendTensorLeaf(std::string& out, const TensorLeaf& leaf, const LeafStyle& style,
                            const LeafNotes& notes);
 

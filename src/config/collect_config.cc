@@ -50,8 +50,9 @@ constexpr string_view kTopKeys[] = {"task",
                                     "free_benchmark",
                                     "grad_probe"};
 constexpr string_view kSectionKeys[] = {
-    "scope",      "list",       "tensor_list", "data_mode",     "summary_mode", "slice",
-    "request_id", "bench_path", "diff_nums",   "overflow_nums", "check_mode",   "file_format"};
+    "scope",      "list",        "tensor_list", "data_mode",  "summary_mode",
+    "slice",      "request_id",  "bench_path",  "diff_nums",  "overflow_nums",
+    "check_mode", "file_format", "sketch_size", "sketch_seed"};
 constexpr string_view kApiListKeys[] = {"add", "remove"};
 constexpr string_view kSliceKeys[] = {"dim", "begin", "end", "size"};
 
@@ -300,7 +301,7 @@ class ConfigReader {
     section.CheckKeys(kSectionKeys, config_.unknown_keys);
     ReadFilters(section);
     ReadDataMode(section);
-    section.Choice<SummaryMode>("summary_mode", kSummaryModeWords, config_.summary_mode);
+    ReadSummary(section);
     ReadSlices(section);
     ReadDifferenceCheck(section);
     if (section_name_ == "overflow_check") config_.overflow_nums = 1;
@@ -369,6 +370,55 @@ class ConfigReader {
                         .Problem("\"input\" without \"output\" leaves nothing to check",
                                  "expected \"output\" too"));
     }
+  }
+
+  // A word, or a list of "sketch" and what stands beside it.
+  void ReadSummary(SectionReader& section) {
+    const json::Value* value = section.Find("summary_mode");
+    const Spot spot = section.At("summary_mode");
+    const size_t before = problems_.size();
+    std::vector<std::optional<SummaryMode>> words;
+    const auto read = [&](const json::Value& word, const Spot& at) {
+      SectionReader::ChoiceOf<std::optional<SummaryMode>>(word, at, kSummaryWords,
+                                                          words.emplace_back(), problems_);
+    };
+    if (value != nullptr && value->is_array()) {
+      for (size_t i = 0; i < value->size() && i <= Problems::kShown; ++i)
+        read((*value)[i], spot.Index(i));
+    } else if (value != nullptr) {
+      read(*value, spot);
+    }
+    if (problems_.size() > before) return;
+    for (const std::optional<SummaryMode>& word : words) {
+      if (word)
+        config_.summary_mode = *word;
+      else
+        config_.sketch = true;
+    }
+    if (words.size() > 2 || (words.size() == 2 && (!config_.sketch || words[0] == words[1])) ||
+        (config_.sketch && config_.summary_mode == SummaryMode::kXor)) {
+      problems_.Add(spot.Problem("these do not go together",
+                                 "expected one word, or \"sketch\" beside \"statistics\", "
+                                 "\"md5\" or \"hash64\""));
+    }
+    ReadSketch(section);
+  }
+
+  void ReadSketch(SectionReader& section) {
+    section.Int("sketch_size", 64, 4096, config_.sketch_size);
+    if (config_.sketch_size % 64 != 0) {
+      problems_.Add(
+          section.At("sketch_size")
+              .Problem(fmt::format("the value {} is no multiple of 64", config_.sketch_size)));
+    }
+    section.Int("sketch_seed", 0, INT64_MAX, config_.sketch_seed);
+    // The echo in a dump has both keys always.
+    const CollectConfig fresh;
+    constexpr string_view kSize[] = {"sketch_size"}, kSeed[] = {"sketch_seed"};
+    constexpr string_view kReason = "the summary_mode has no \"sketch\"";
+    if (config_.sketch) return;
+    if (config_.sketch_size != fresh.sketch_size) section.WarnWithoutEffect(kSize, kReason);
+    if (config_.sketch_seed != fresh.sketch_seed) section.WarnWithoutEffect(kSeed, kReason);
   }
 
   void ReadSlices(SectionReader& section) {
@@ -468,10 +518,10 @@ class ConfigReader {
         "async_dump never waits for the disk: tensors that are not written yet may take any amount "
         "of memory");
     if (config_.summary_mode == SummaryMode::kMd5) {
-      problems_.Add(
-          top.At("async_dump")
-              .Problem("asynchronous collection does not go with summary_mode \"md5\"",
-                       "expected false, or summary_mode \"statistics\", \"xor\" or \"hash64\""));
+      problems_.Add(top.At("async_dump")
+                        .Problem("asynchronous collection does not go with summary_mode \"md5\"",
+                                 "expected false, or summary_mode \"statistics\", \"xor\", "
+                                 "\"hash64\" or \"sketch\""));
     }
     if (config_.task != Task::kTensor) return;
     if (config_.level == Level::kDebug) {

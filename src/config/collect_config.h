@@ -62,6 +62,9 @@ struct CollectConfig {
   bool forward = true, backward = true, input = true, output = true;  // data_mode
   bool data_mode_all = true;
   SummaryMode summary_mode = SummaryMode::kStatistics;
+  // summary_mode "sketch" (statistics, hash64 and sketch) or a list of it and a checksum.
+  bool sketch = false;
+  int64_t sketch_size = 256, sketch_seed = 1;  // 64 … 4096, a multiple of 64; >= 0
   std::vector<SliceItem> slice;
   std::optional<std::string> request_id;
   std::optional<std::string>

@@ -424,7 +424,17 @@ TEST_F(CollectConfigTest, DataModeErrors) {
 TEST_F(CollectConfigTest, SummaryModeErrors) {
   EXPECT_EQ(SectionError("\"summary_mode\": \"MD5\""),
             ":2:16 statistics.summary_mode: the value \"MD5\" is not known; expected "
-            "\"statistics\", \"md5\", \"xor\" or \"hash64\"");
+            "\"statistics\", \"md5\", \"xor\", \"hash64\" or \"sketch\"");
+  EXPECT_EQ(SectionError("\"summary_mode\": [\"sketch\", 1]"),
+            ":2:43 statistics.summary_mode[1]: the value 1 is an integer; expected \"statistics\", "
+            "\"md5\", \"xor\", \"hash64\" or \"sketch\"");
+  for (const char* list : {"[\"md5\", \"hash64\"]", "[\"sketch\", \"xor\"]",
+                           "[\"sketch\", \"sketch\"]", "[\"sketch\", \"md5\", \"hash64\"]"}) {
+    EXPECT_EQ(SectionError(std::string("\"summary_mode\": ") + list),
+              ":2:16 statistics.summary_mode: these do not go together; expected one word, or "
+              "\"sketch\" beside \"statistics\", \"md5\" or \"hash64\"")
+        << list;
+  }
 }
 
 TEST_F(CollectConfigTest, SliceErrors) {
@@ -500,7 +510,7 @@ TEST_F(CollectConfigTest, AsynchronousCollection) {
   EXPECT_EQ(SectionError("\"summary_mode\": \"md5\"", "statistics", "\"async_dump\": true"),
             ":2:1 async_dump: asynchronous collection does not go with summary_mode \"md5\"; "
             "expected false, or summary_mode "
-            "\"statistics\", \"xor\" or \"hash64\"");
+            "\"statistics\", \"xor\", \"hash64\" or \"sketch\"");
   const auto debug =
       With("\"async_dump\": true, \"level\": \"debug\"", "\"list\": [\"a\"]", "tensor");
   ASSERT_TRUE(debug.ok());

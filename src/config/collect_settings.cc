@@ -65,6 +65,13 @@ std::string JsonApiList(const CollectConfig& c) {
   return out + "}, \"remove\": " + JsonTexts(c.removed_apis) + "}";
 }
 
+std::string JsonSummaryMode(const CollectConfig& c) {
+  const std::string summary = JsonText(SummaryModeName(c.summary_mode));
+  if (!c.sketch) return summary;
+  return c.summary_mode == SummaryMode::kStatistics ? "\"sketch\""
+                                                    : "[" + summary + ", \"sketch\"]";
+}
+
 }  // namespace
 
 std::string_view TaskName(Task t) { return WordOf(kTaskWords, t); }
@@ -106,7 +113,9 @@ std::vector<std::pair<std::string, std::string>> Settings(const CollectConfig& c
       {in_section("list"), JsonTexts(c.list)},
       {in_section("tensor_list"), JsonTexts(c.tensor_list)},
       {in_section("data_mode"), JsonDataMode(c)},
-      {in_section("summary_mode"), JsonText(SummaryModeName(c.summary_mode))},
+      {in_section("summary_mode"), JsonSummaryMode(c)},
+      {in_section("sketch_size"), fmt::format("{}", c.sketch_size)},
+      {in_section("sketch_seed"), fmt::format("{}", c.sketch_seed)},
       {in_section("slice"), JsonList(c.slice, JsonSlice)},
       {in_section("request_id"), optional_text(c.request_id)},
       {in_section("bench_path"), optional_text(c.bench_path)},

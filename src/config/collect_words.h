@@ -1,6 +1,7 @@
 // The words of config.json and what they mean; one table each, used for reading and for printing.
 #pragma once
 
+#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -20,6 +21,13 @@ inline constexpr std::pair<std::string_view, SummaryMode> kSummaryModeWords[] = 
     {"md5", SummaryMode::kMd5},
     {"xor", SummaryMode::kXor},
     {"hash64", SummaryMode::kHash64}};
+// nullopt: the sketch, beside statistics or a checksum.
+inline constexpr std::pair<std::string_view, std::optional<SummaryMode>> kSummaryWords[] = {
+    {"statistics", SummaryMode::kStatistics},
+    {"md5", SummaryMode::kMd5},
+    {"xor", SummaryMode::kXor},
+    {"hash64", SummaryMode::kHash64},
+    {"sketch", std::nullopt}};
 inline constexpr std::pair<std::string_view, RiskLevel> kRiskLevelWords[] = {
     {"CORE", RiskLevel::kCore},
     {"FOCUS", RiskLevel::kFocus},
