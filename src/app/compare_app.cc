@@ -24,6 +24,8 @@
 #include "base/time.h"
 #include "compare/piece_journal.h"
 #include "compare/rule_texts.h"
+#include "dump/reader.h"
+#include "json/json.h"
 #include "kernels/checksum.h"
 #include "report/table.h"
 
@@ -48,7 +50,7 @@ std::string SuffixOf(const RankJob& job, const CompareOptions& options) {
 }
 
 struct Names {
-  std::string report, partial, advice;  // with {ts}
+  std::string report, partial, advice, mapping;  // with {ts}
 };
 
 Names NamesOf(const RankJob& job, const CompareOptions& options) {
@@ -60,7 +62,9 @@ Names NamesOf(const RankJob& job, const CompareOptions& options) {
                            xlsx ? "xlsx" : "csv");
   // Not a name that merge_result or a script would take for a whole report.
   out.partial = "partial_" + out.report;
-  out.advice = fmt::format("{}advisor{}_{{ts}}.txt", job.beside_dump ? "debug_" : "", suffix);
+  const std::string_view beside = job.beside_dump ? "debug_" : "";
+  out.advice = fmt::format("{}advisor{}_{{ts}}.txt", beside, suffix);
+  out.mapping = fmt::format("{}data_mapping{}_{{ts}}.yaml", beside, suffix);
   return out;
 }
 
@@ -81,7 +85,8 @@ std::string StampFor(const std::vector<RankJob>& jobs, const CompareOptions& opt
     if (options.html) next = FreeTimestamp(options.output_dir, {kHtmlName}, next);
     for (const RankJob& job : jobs) {
       const Names names = NamesOf(job, options);
-      next = FreeTimestamp(options.output_dir, {names.report, names.partial, names.advice}, next);
+      next = FreeTimestamp(options.output_dir,
+                           {names.report, names.partial, names.advice, names.mapping}, next);
     }
     if (next == stamp) return LocalTimestamp(stamp);
     stamp = next;
@@ -155,6 +160,42 @@ Status WriteAdvice(const Comparison& comparison, const RankOutcome& rank, LogSin
   return {};
 }
 
+// A text in double quotes of YAML.
+std::string YamlText(std::string_view text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    constexpr unsigned char kFirstPrintable = 0x20, kDelete = 0x7f;
+    if (c == '"' || c == '\\') out += '\\';
+    if (byte < kFirstPrintable || byte == kDelete) {
+      out += fmt::format("\\x{:02x}", byte);
+    } else {
+      out += c;
+    }
+  }
+  return out + '"';
+}
+
+// The rows that -lm brought together, as -dm reads them; names that are no UTF-8 cannot stand
+// there.
+Status WriteMapping(const Comparison& comparison, const std::string& path, Face face) {
+  MSPROBE_ASSIGN(AtomicFile file, AtomicFile::Create(path));
+  std::string text;
+  for (const compare::Row& row : comparison.rows) {
+    if (row.target == nullptr) continue;
+    const std::string_view golden = row.golden == nullptr ? "N/A" : row.golden->name;
+    if (!IsValidUtf8(row.target->name) || !IsValidUtf8(golden)) continue;
+    text += YamlText(row.target->name) + ": " + YamlText(golden) + '\n';
+    constexpr size_t kPiece = 1 << 20;
+    if (text.size() < kPiece) continue;
+    MSPROBE_TRY(file.Write(text));
+    text.clear();
+  }
+  MSPROBE_TRY(file.Write(text));
+  MSPROBE_TRY(file.Commit());
+  return FitMode(path, face);
+}
+
 std::unique_ptr<report::TableWriter> WriterFor(const std::string& path,
                                                const CompareOptions& options) {
   if (options.face == Face::kNew && !options.xlsx) return report::NewCsvWriter(path);
@@ -178,6 +219,10 @@ Status WriteReports(const CompareOptions& options, const std::string& stamp,
   MSPROBE_ASSIGN(out.reports, table.WriteTo(*writer, cancel));
   for (const std::string& report : out.reports) MSPROBE_TRY(FitMode(report, options.face));
   if (options.row_log) LogRows(comparison, table, log);
+  if (comparison.by_layers) {
+    out.mapping_path = JoinPath(options.output_dir, WithStamp(names.mapping, stamp));
+    MSPROBE_TRY(WriteMapping(comparison, out.mapping_path, options.face));
+  }
   if (options.face == Face::kOld && options.advisor) {
     out.advice_path = JoinPath(options.output_dir, WithStamp(names.advice, stamp));
     MSPROBE_TRY(WriteAdvice(comparison, out, log));
@@ -422,6 +467,9 @@ compare::Options EngineOptions(const CompareOptions& options, CorePool& cores) {
   out.data_mapping = options.data_mapping;
   out.cell_mapping = options.cell_mapping;
   out.cell_mapping_flag = options.cell_mapping_flag;
+  out.api_mapping = options.api_mapping;
+  out.api_mapping_flag = options.api_mapping_flag;
+  out.layer_mapping = options.layer_mapping;
   out.workers = 1;
   out.cores = &cores;
   return out;
@@ -448,6 +496,16 @@ Status CheckSuffix(const CompareOptions& options, const ComparePlan& plan) {
         .At("suffix");
   }
   return {};
+}
+
+// Before any work: the head of the first target says what made it.
+Status CheckFramework(const CompareOptions& options, const ComparePlan& plan) {
+  if (!options.api_mapping && !options.api_mapping_flag) return {};
+  const std::string& path = plan.jobs.front().target_json;
+  const auto info =
+      dump::ReadDump(path, [](std::string_view, const json::Value&) { return false; });
+  if (!info.ok() || compare::IsMindSpore(info->header.framework)) return {};
+  return compare::ApiMappingError(path);
 }
 
 void WarnOfMissing(const std::vector<MissingPart>& missing, LogSink& log) {
@@ -478,6 +536,7 @@ Result<CompareRun> Compare(const CompareOptions& options, LogSink& outer_log,
   MSPROBE_ASSIGN(ComparePlan plan, PlanCompare(options.target, options.golden,
                                                {options.rank_ids, options.step_ids}, log));
   MSPROBE_TRY(CheckSuffix(options, plan));
+  MSPROBE_TRY(CheckFramework(options, plan));
   constexpr unsigned kPrivate = 0750, kAnyone = 0777;
   MSPROBE_ASSIGN(
       const OutputFolder folder,

@@ -44,6 +44,9 @@ struct CompareOptions {
   bool row_log = false;                                // one log line per row, tensor mode
   std::optional<config::NameMap> data_mapping, cell_mapping;
   bool cell_mapping_flag = false;
+  std::optional<config::ApiMap> api_mapping;  // -am: a target of MindSpore
+  bool api_mapping_flag = false;              // the same without a file
+  std::optional<config::LayerMap> layer_mapping;
   std::string suffix;                         // of file names, one pair of files only
   unsigned workers = 0;                       // 0 = all cores
   bool resume = false;                        // take the figures of an interrupted run over
@@ -69,7 +72,7 @@ struct RankOutcome {
   std::vector<NotCompared> not_compared;
   std::vector<std::string> notes;
   std::vector<std::string> reports;                       // csv or xlsx
-  std::string advice_path;                                // "" = none
+  std::string advice_path, mapping_path;                  // "" = none; row names of -lm, for -dm
   std::shared_ptr<const compare::Comparison> comparison;  // with keep_rows
   std::shared_ptr<const UserColumns> user;                // with user_metrics, like comparison
   std::shared_ptr<compare::PieceJournal> journal;         // while the run goes on

@@ -98,6 +98,7 @@ void WriteRank(Writer& w, const RankOutcome& r, Face face) {
     w.Key("reports");
     WriteStrings(w, r.reports);
     if (!r.advice_path.empty()) w.Key("advice").String(r.advice_path);
+    if (!r.mapping_path.empty()) w.Key("data_mapping").String(r.mapping_path);
   }
   w.EndObject();
 }
@@ -232,6 +233,7 @@ void AddPaths(const CompareRun& run, std::vector<std::string>& lines) {
       break;
     }
     if (!r.advice_path.empty()) lines.push_back("Advice: " + VisibleText(r.advice_path));
+    if (!r.mapping_path.empty()) lines.push_back("Mapping: " + VisibleText(r.mapping_path));
     if (!r.reports.empty()) break;
   }
   lines.push_back("Summary: " + VisibleText(run.summary_path));

@@ -29,6 +29,16 @@ void AddShared(CLI::App& app, CompareArgs& out) {
   app.add_option("--data_mapping", out.data_mapping, "names of target rows to names of golden rows")
       ->type_name("YAML")
       ->group(kMatching);
+  app.add_option("--api_mapping", out.api_mapping,
+                 "target of MindSpore: its functions to those of PyTorch; alone: by like names")
+      ->type_name("[YAML]")
+      ->expected(0, 1)
+      ->group(kMatching);
+  app.add_option("--layer_mapping", out.layer_mapping,
+                 "pair by place in the module tree (construct.json); children that are renamed")
+      ->type_name("[YAML]")
+      ->expected(0, 1)
+      ->group(kMatching);
   app.add_option("--rules", out.rules, "default, base, upstream, or a file (see --explain-rules)")
       ->type_name("SET|YAML")
       ->group(kVerdicts);
@@ -127,7 +137,6 @@ void AddOld(CLI::App& app, CompareArgs& out) {
 
 struct Parser {
   CLI::App app;
-  std::vector<std::string> api, layer;  // values are not used: refused or ignored as a whole
 };
 
 std::unique_ptr<Parser> MakeParser(Face face, CompareArgs& out) {
@@ -140,8 +149,6 @@ std::unique_ptr<Parser> MakeParser(Face face, CompareArgs& out) {
   } else {
     AddOld(app, out);
   }
-  app.add_option("--api_mapping", p->api)->expected(0, 1)->group("");
-  app.add_option("--layer_mapping", p->layer)->expected(0, 1)->group("");
   AddTerminalFlags(app, out.terminal);
   return p;
 }
@@ -168,8 +175,6 @@ std::vector<Error> ParseCompareArgs(std::span<const std::string> arguments, Face
                                                face == Face::kNew ? kOldUsage : kNewUsage);
   if (problems.empty()) problems = Parse(p->app, arguments);
   if (!problems.empty()) return problems;
-  out.api_mapping = p->app.count("--api_mapping") > 0;
-  out.layer_mapping = p->app.count("--layer_mapping") > 0;
   if (out.terminal.help || out.explain_rules) return {};
   CheckRequired(out, problems);
   out.echo = Echo(p->app);

@@ -22,8 +22,8 @@ struct CompareArgs {
   std::string mode = "auto";
   bool xlsx = false, fuzzy = false, row_log = false;
   bool stack_mode = false, compare_only = false, highlight = false;  // old face
-  std::optional<std::string> data_mapping, cell_mapping;             // cell_mapping "" = flag alone
-  bool api_mapping = false, layer_mapping = false;                   // given at all
+  // "" = the flag alone; data_mapping always has a file.
+  std::optional<std::string> data_mapping, cell_mapping, api_mapping, layer_mapping;
   std::string rules = "default";
   bool explain_rules = false;
   std::string fail_on;  // words separated by commas

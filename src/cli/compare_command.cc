@@ -58,16 +58,31 @@ void CheckMode(const CompareArgs& args, std::vector<Error>& problems) {
   }
 }
 
+// `option` was given and changes nothing beside `other`.
+void CheckIdle(bool given, std::string_view option, std::string_view other,
+               std::vector<Error>& problems) {
+  if (!given) return;
+  problems.push_back(
+      Error(ErrorCode::kInvalidArgument, fmt::format("has no effect beside {}", other))
+          .At(std::string(option))
+          .Hint("leave one of them out"));
+}
+
 void CheckMappings(const CompareArgs& args, std::vector<Error>& problems) {
-  if (args.api_mapping) {
-    problems.push_back(Error(ErrorCode::kUnsupported, "is not for PyTorch dumps")
-                           .At("-am")
-                           .Hint("leave it out; -dm pairs rows by a mapping file"));
-  }
   if (args.cell_mapping && args.face == Face::kOld) {
     problems.push_back(Error(ErrorCode::kUnsupported, "is not for PyTorch dumps in this spelling")
                            .At("-cm")
                            .Hint("leave it out, or write: msprobe compare -tp … -gp … -cm FILE"));
+  }
+  const std::string_view fuzzy = args.face == Face::kOld ? "-f" : "-fm";
+  for (const auto& [given, option] :
+       {std::pair(args.api_mapping.has_value(), "-am"), {args.layer_mapping.has_value(), "-lm"}}) {
+    if (args.fuzzy) CheckIdle(given, option, fuzzy, problems);
+    if (args.data_mapping) CheckIdle(given, option, "-dm", problems);
+  }
+  if (args.layer_mapping) {
+    CheckIdle(args.api_mapping.has_value(), "-am", "-lm", problems);
+    CheckIdle(args.cell_mapping.has_value(), "-cm", "-lm", problems);
   }
 }
 
@@ -88,11 +103,10 @@ void ReadBackend(const CompareArgs& args, app::Backend& out, std::vector<Error>&
   for (const auto& [given, option] : {std::pair(args.fuzzy, "-fm"),
                                       {args.diff_analyze, "-da"},
                                       {args.data_mapping.has_value(), "-dm"},
-                                      {args.cell_mapping.has_value(), "-cm"}}) {
-    if (!given) continue;
-    problems.push_back(Error(ErrorCode::kInvalidArgument, "has no effect beside --consistent_check")
-                           .At(option)
-                           .Hint("leave one of them out"));
+                                      {args.cell_mapping.has_value(), "-cm"},
+                                      {args.api_mapping.has_value(), "-am"},
+                                      {args.layer_mapping.has_value(), "-lm"}}) {
+    CheckIdle(given, option, "--consistent_check", problems);
   }
 }
 
@@ -102,6 +116,29 @@ void ReadMapping(const std::optional<std::string>& path, std::optional<config::N
   Result<config::NameMap> map = config::ReadNameMapYaml(*path);
   if (map.ok()) {
     out = std::move(map).value();
+  } else {
+    problems.push_back(std::move(map).error());
+  }
+}
+
+// The files of -am and -lm, or the flags alone.
+void ReadModuleMaps(const CompareArgs& args, app::CompareOptions& out, LogSink& log,
+                    std::vector<Error>& problems) {
+  out.api_mapping_flag = args.api_mapping.has_value();
+  if (args.api_mapping && !args.api_mapping->empty()) {
+    Result<config::ApiMap> map = config::ReadApiMapYaml(*args.api_mapping, log);
+    if (map.ok()) {
+      out.api_mapping = std::move(map).value();
+    } else {
+      problems.push_back(std::move(map).error());
+    }
+  }
+  if (!args.layer_mapping) return;
+  out.layer_mapping.emplace();
+  if (args.layer_mapping->empty()) return;
+  Result<config::LayerMap> map = config::ReadLayerMapYaml(*args.layer_mapping);
+  if (map.ok()) {
+    out.layer_mapping = std::move(map).value();
   } else {
     problems.push_back(std::move(map).error());
   }
@@ -166,10 +203,7 @@ void ReadMetrics(const CompareArgs& args, const Hooks& hooks, app::CompareOption
   for (const auto& [given, other] :
        {std::pair(args.diff_analyze, "-da"), {args.consistent_check, "--consistent_check"}}) {
     if (!given) continue;
-    problems.push_back(
-        Error(ErrorCode::kInvalidArgument, fmt::format("has no effect beside {}", other))
-            .At("--metrics")
-            .Hint("leave one of them out"));
+    CheckIdle(given, "--metrics", other, problems);
     return;
   }
   if (!hooks.metrics) {
@@ -211,6 +245,7 @@ app::CompareOptions MakeOptions(const CompareArgs& args, LogSink& log, FailOn& f
   CheckMappings(args, problems);
   ReadBackend(args, out.backend, problems);
   ReadMapping(args.data_mapping, out.data_mapping, problems);
+  ReadModuleMaps(args, out, log, problems);
   if (args.face == Face::kNew) {
     ReadMapping(args.cell_mapping, out.cell_mapping, problems);
     out.cell_mapping_flag = args.cell_mapping.has_value();
@@ -298,9 +333,6 @@ int RunCompare(std::span<const std::string> arguments, Face face, const Hooks& h
   if (!problems.empty()) {
     terminal.PrintErrors(problems);
     return kRefused;
-  }
-  if (args.layer_mapping) {
-    terminal.Warning("-lm has no effect on PyTorch dumps and is ignored");
   }
   const bool quiet = args.terminal.quiet || args.json_path == app::kStandardOutput;
   CancelToken cancel;

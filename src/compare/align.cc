@@ -44,9 +44,9 @@ class Numbers {
   std::unordered_map<std::string, uint32_t> numbers_;
 };
 
-Sketch SketchOf(const Side& side, size_t index, Numbers& numbers) {
+Sketch SketchOf(const Side& side, std::string_view name, size_t index, Numbers& numbers) {
   const Entry& entry = side.entries[index];
-  const NameParts parts = ParseEntryName(entry.name);
+  const NameParts parts = ParseEntryName(name);
   Sketch out;
   out.base = numbers.Of(fmt::format("{}\n{}", parts.base, static_cast<int>(parts.direction)));
   std::string token =
@@ -82,8 +82,9 @@ double Likeness(const Sketch& t, const Sketch& g) {
 
 class Aligner {
  public:
-  Aligner(const Side& target, const Side& golden, const std::vector<uint32_t>& exact)
-      : target_(target), golden_(golden), partner_(exact) {}
+  Aligner(const Side& target, const Side& golden, const AlignNames& names,
+          const std::vector<uint32_t>& exact)
+      : target_(target), golden_(golden), names_(names), partner_(exact) {}
 
   std::vector<uint32_t> Run() {
     Distrust();
@@ -98,18 +99,18 @@ class Aligner {
   }
 
  private:
-  static std::string BaseOf(const Entry& entry) {
-    const NameParts parts = ParseEntryName(entry.name);
+  static std::string BaseOf(std::string_view name) {
+    const NameParts parts = ParseEntryName(name);
     return fmt::format("{}\n{}", parts.base, static_cast<int>(parts.direction));
   }
 
   // Calls of one operator pair by number only when both sides made as many.
   void Distrust() {
     std::unordered_map<std::string, int64_t> surplus;
-    for (const Entry& e : target_.entries) ++surplus[BaseOf(e)];
-    for (const Entry& e : golden_.entries) --surplus[BaseOf(e)];
+    for (const std::string_view name : names_.target) ++surplus[BaseOf(name)];
+    for (const std::string_view name : names_.golden) --surplus[BaseOf(name)];
     for (size_t t = 0; t < partner_.size(); ++t) {
-      if (partner_[t] != kNoEntry && surplus[BaseOf(target_.entries[t])] != 0) {
+      if (partner_[t] != kNoEntry && surplus[BaseOf(names_.target[t])] != 0) {
         partner_[t] = kNoEntry;
       }
     }
@@ -147,8 +148,8 @@ class Aligner {
 
   void AlignStretch(const std::vector<uint32_t>& t, const std::vector<uint32_t>& g) {
     std::vector<Sketch> ts, gs;
-    for (const uint32_t i : t) ts.push_back(SketchOf(target_, i, numbers_));
-    for (const uint32_t i : g) gs.push_back(SketchOf(golden_, i, numbers_));
+    for (const uint32_t i : t) ts.push_back(SketchOf(target_, names_.target[i], i, numbers_));
+    for (const uint32_t i : g) gs.push_back(SketchOf(golden_, names_.golden[i], i, numbers_));
     constexpr size_t kLeastWidth = 16;
     const size_t width = std::min(g.size(), kMostCells / t.size());
     const size_t cells = t.size() * width;
@@ -258,6 +259,7 @@ class Aligner {
 
   const Side& target_;
   const Side& golden_;
+  const AlignNames& names_;
   std::vector<uint32_t> partner_;
   std::vector<bool> taken_;
   Numbers numbers_;
@@ -266,9 +268,9 @@ class Aligner {
 
 }  // namespace
 
-std::vector<uint32_t> AlignEntries(const Side& target, const Side& golden,
+std::vector<uint32_t> AlignEntries(const Side& target, const Side& golden, const AlignNames& names,
                                    const std::vector<uint32_t>& exact) {
-  return Aligner(target, golden, exact).Run();
+  return Aligner(target, golden, names, exact).Run();
 }
 
 }  // namespace msprobe::compare

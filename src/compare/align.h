@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 #include "compare/store.h"
@@ -17,7 +18,12 @@ inline constexpr uint32_t kNoEntry = 0xFFFFFFFFu;
 // meet when operator or class, direction and the shapes of their tensors agree, and with other
 // module paths or prefixes only when recorded values agree too. Gradients follow their forward
 // calls. Time and memory are bounded: long stretches are paired greedily, in order.
-std::vector<uint32_t> AlignEntries(const Side& target, const Side& golden,
+//
+// `names`: what the entries are called for this, when a mapping or wrappers gave them other names.
+struct AlignNames {
+  std::vector<std::string_view> target, golden;
+};
+std::vector<uint32_t> AlignEntries(const Side& target, const Side& golden, const AlignNames& names,
                                    const std::vector<uint32_t>& exact);
 
 }  // namespace msprobe::compare

@@ -12,6 +12,7 @@
 #include "compare/flatten.h"
 #include "compare/highlight.h"
 #include "compare/judge.h"
+#include "compare/layer_map.h"
 #include "compare/match.h"
 #include "compare/scratch_folder.h"
 #include "compare/statistics.h"
@@ -279,11 +280,43 @@ void CompareStatistics(std::vector<Row>& rows, RuleSet rules) {
   }
 }
 
+// Pairs by name or, with -lm, by place.
+Status Match(const Input& input, const Options& options, Comparison::Store& store,
+             Comparison& out) {
+  std::optional<std::vector<uint32_t>> partners;
+  if (options.layer_mapping) {
+    MSPROBE_ASSIGN(partners, ReadLayerPartners(store.target, store.golden, input,
+                                               *options.layer_mapping, out.notes));
+    out.by_layers = partners.has_value();
+  }
+  const MatchContext context = {out.is_debug, partners ? &*partners : nullptr};
+  out.rows = MatchRows(store.target, store.golden, options, context, out.notes);
+  return {};
+}
+
+// compare.md 1.4: the mapping of functions is from MindSpore to PyTorch.
+Status CheckApiMapping(const Input& input, const Options& options, const Side& target) {
+  if (!options.api_mapping && !options.api_mapping_flag) return {};
+  if (IsMindSpore(target.info.header.framework)) return {};
+  return ApiMappingError(input.target_json);
+}
+
 bool IsDebug(const Input& input, const Comparison::Store& store) {
   return BaseName(input.target_json) == kDebugFile || store.target.info.header.level == "debug";
 }
 
 }  // namespace
+
+bool IsMindSpore(std::string_view framework) {
+  return framework == "mindspore" || framework == "mindtorch";
+}
+
+Error ApiMappingError(const std::string& path) {
+  return Error(ErrorCode::kUnsupported,
+               fmt::format("is not for PyTorch dumps, and {} is one", path))
+      .At("-am")
+      .Hint("leave it out; -dm pairs rows by a mapping file");
+}
 
 Result<Comparison> CompareRank(const Input& input, const Options& options, LogSink& log,
                                ProgressSink& progress, const CancelToken* cancel) {
@@ -293,6 +326,7 @@ Result<Comparison> CompareRank(const Input& input, const Options& options, LogSi
   if (cancel && cancel->cancelled()) return Error(ErrorCode::kCancelled, "interrupted");
   MSPROBE_ASSIGN(out.mode,
                  DetectMode(store->target, store->golden, input, options.rules, out.notes));
+  MSPROBE_TRY(CheckApiMapping(input, options, store->target));
   out.is_debug = IsDebug(input, *store);
   Note(store->target, "target", out.notes);
   Note(store->golden, "golden", out.notes);
@@ -307,7 +341,7 @@ Result<Comparison> CompareRank(const Input& input, const Options& options, LogSi
   ScratchFolder scratch(input.scratch);
   TensorFolders folders = FoldersOf(input);
   if (options.backend == Backend::kNone) {
-    out.rows = MatchRows(store->target, store->golden, options, out.is_debug, out.notes);
+    MSPROBE_TRY(Match(input, options, *store, out));
   } else {
     MSPROBE_TRY(MatchConsistent(input, options, *store, scratch, folders, out, log));
   }

@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "base/result.h"
 #include "config/compare_config.h"
+#include "config/module_maps.h"
 #include "config/rule_config.h"
 #include "metrics/pair_metrics.h"
 #include "tensor/view.h"
@@ -215,12 +216,15 @@ struct Options {
   bool fuzzy = false;
   bool highlight = false;
   std::optional<config::NameMap> data_mapping, cell_mapping;
-  bool cell_mapping_flag = false;      // -cm without a file
-  unsigned workers = 0;                // 0 = all cores
-  Backend backend = Backend::kNone;    // training against inference
-  std::string_view name_join = ";  ";  // between the names of a merged row
-  CorePool* cores = nullptr;           // threads shared with other ranks, instead of `workers`
-  uint64_t memory_limit = 0;           // bytes of tensor buffers; 0 = a default
+  bool cell_mapping_flag = false;                  // -cm without a file
+  std::optional<config::ApiMap> api_mapping = {};  // -am; targets of MindSpore only
+  bool api_mapping_flag = false;                   // -am without a file: functions of like names
+  std::optional<config::LayerMap> layer_mapping = {};  // -lm; no rules: names map to themselves
+  unsigned workers = 0;                                // 0 = all cores
+  Backend backend = Backend::kNone;                    // training against inference
+  std::string_view name_join = ";  ";                  // between the names of a merged row
+  CorePool* cores = nullptr;  // threads shared with other ranks, instead of `workers`
+  uint64_t memory_limit = 0;  // bytes of tensor buffers; 0 = a default
   std::shared_ptr<const config::RuleFile> rule_file = {};  // changes of the default set
 };
 
@@ -252,6 +256,7 @@ struct Comparison {
   Mode mode = Mode::kStatistics;
   bool is_debug = false;
   bool shows_stack = false;
+  bool by_layers = false;    // -lm was in force
   bool interrupted = false;  // cancelled while tensors were compared: some rows are kNotReached
   std::vector<Row> rows;     // report order, golden-only rows last
   std::vector<std::string> entry_of_row() const;
@@ -270,6 +275,11 @@ struct Comparison {
 // compare (kNothingToDo), kCancelled before the first figure of a tensor.
 Result<Comparison> CompareRank(const Input& input, const Options& options, LogSink& log,
                                ProgressSink& progress, const CancelToken* cancel);
+
+// Frameworks whose dumps -am is for, as `framework` of dump.json names them.
+bool IsMindSpore(std::string_view framework);
+// The refusal of -am for a target of PyTorch.
+Error ApiMappingError(const std::string& path);
 
 // The literal text behind a rule, gate or highlight (compare.md 10.4, 12), for app.
 std::string_view RuleText(Rule rule);

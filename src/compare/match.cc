@@ -9,6 +9,7 @@
 #include <unordered_set>
 
 #include "compare/align.h"
+#include "compare/api_names.h"
 
 namespace msprobe::compare {
 namespace {
@@ -25,47 +26,99 @@ bool IsUnder(std::string_view row, std::string_view entry) {
          (row.size() == entry.size() || row[entry.size()] == '.');
 }
 
-// Row keys of a side from one key per entry (empty: the entry's own name).
-Keys RowKeys(Side& side, const Keys& entry_keys) {
+// Names under which the entries of a side are matched.
+struct EntryKeys {
+  Keys keys;                                   // empty: the entry's own name
+  std::vector<const config::ApiPair*> places;  // of -am, per entry or none at all
+  bool apis = false;                           // -am is in force
+};
+
+// What stands behind the entry's name in a row's name, as both sides have it under -am: files of
+// keyword tensors are named `.kwargs.`, other keywords `.input.`.
+std::string PlaceKey(std::string_view place, const Entry& entry, const config::ApiPair* pair) {
+  constexpr std::string_view kKeywords = ".kwargs.";
+  std::string out(place);
+  if (place.starts_with(kKeywords)) {
+    out = fmt::format(".input.{}", place.substr(kKeywords.size()));
+  }
+  return pair == nullptr ? out : GoldenPlace(out, ParseEntryName(entry.name).direction, *pair);
+}
+
+// Row keys of a side from one key per entry; empty: matches nothing.
+Keys RowKeys(Side& side, const EntryKeys& entries) {
   Keys keys;
   keys.reserve(side.leaves.size());
   for (const Leaf& leaf : side.leaves) {
-    const std::string_view key = entry_keys[leaf.entry];
-    const std::string& entry = side.entries[leaf.entry].name;
-    if (key.empty() || !IsUnder(leaf.name, entry)) {
+    const std::string_view key = entries.keys[leaf.entry];
+    const Entry& entry = side.entries[leaf.entry];
+    if (!IsUnder(leaf.name, entry.name) || (key.empty() && !entries.apis)) {
       keys.push_back(leaf.name);
     } else if (key == kUnmatchable) {
       keys.push_back({});
+    } else if (!entries.apis) {
+      keys.push_back(side.arena.Join(key, leaf.name.substr(entry.name.size())));
     } else {
-      keys.push_back(side.arena.Join(key, leaf.name.substr(entry.size())));
+      const auto* pair = entries.places.empty() ? nullptr : entries.places[leaf.entry];
+      const std::string place = PlaceKey(leaf.name.substr(entry.name.size()), entry, pair);
+      const bool nowhere = place.empty() && leaf.name.size() > entry.name.size();
+      keys.push_back(nowhere ? std::string_view()
+                             : side.arena.Join(key.empty() ? entry.name : key, place));
     }
   }
   return keys;
 }
 
 // The name with its call number replaced: backward calls are counted per base, because
-// recomputation renumbers forward calls (5.2); gradients without a number are number 0.
-std::string NormalName(std::string_view name,
-                       std::unordered_map<std::string, uint64_t>& backward_calls) {
+// recomputation renumbers forward calls (5.2); gradients without a number are number 0. `apis`
+// says of which functions forward calls are counted too.
+using CallCounts = std::unordered_map<std::string, uint64_t>;
+std::string NormalName(std::string_view name, const ApiNames* apis, CallCounts& backward_calls,
+                       CallCounts& forward_calls) {
   const NameParts parts = ParseEntryName(name);
   if (parts.direction == Direction::kGrad) {
     return fmt::format("{}.parameters_grad.{}", parts.base, parts.call.empty() ? "0" : parts.call);
   }
+  const std::string base(parts.base);
+  if (parts.direction == Direction::kForward && apis != nullptr && apis->IsShared(base)) {
+    return fmt::format("{}.{}.forward", base, forward_calls[base]++);
+  }
   if (parts.direction != Direction::kBackward) return std::string(name);
-  const uint64_t n = backward_calls[std::string(parts.base)]++;
-  return parts.number_last ? fmt::format("{}.backward.{}", parts.base, n)
-                           : fmt::format("{}.{}.backward", parts.base, n);
+  const uint64_t n = backward_calls[base]++;
+  return parts.number_last ? fmt::format("{}.backward.{}", base, n)
+                           : fmt::format("{}.{}.backward", base, n);
+}
+
+// How names of one side are changed before they are matched.
+struct Renaming {
+  bool renumber = false;   // backward calls by order, wrappers and second names
+  bool map_cells = false;  // target side under -cm
+  const config::NameMap* cells = nullptr;
+  const ApiNames* apis = nullptr;  // under -am
+  bool rename_apis = false;        // the target side
+};
+
+// The name under the mappings of the user; empty when nothing can match it.
+std::string MappedName(const Entry& entry, const Renaming& how, EntryKeys& out) {
+  if (how.rename_apis) {
+    ApiNames::Found found = how.apis->Find(entry.name);
+    out.places.back() = found.pair;
+    if (found.name != entry.name) return std::move(found.name);
+  }
+  return how.map_cells ? MapCell(entry.name, how.cells) : entry.name;
 }
 
 // `renamed` counts names that are matched under another one.
-Keys ExactEntryKeys(Side& side, bool renumber, bool map_cells, const config::NameMap* cells,
-                    size_t& renamed) {
-  std::unordered_map<std::string, uint64_t> backward_calls;
+EntryKeys ExactEntryKeys(Side& side, const Renaming& how, size_t& renamed) {
+  CallCounts backward_calls, forward_calls;
   std::unordered_set<std::string_view> names;  // filled when a name is not the one it is matched by
-  Keys keys;
+  EntryKeys out;
+  Keys& keys = out.keys;
+  const bool renumber = how.renumber;
+  out.apis = how.apis != nullptr;
   keys.reserve(side.entries.size());
   for (const Entry& entry : side.entries) {
-    std::string name = map_cells ? MapCell(entry.name, cells) : entry.name;
+    if (how.rename_apis) out.places.push_back(nullptr);
+    std::string name = MappedName(entry, how, out);
     if (name.empty()) {
       keys.push_back(kUnmatchable);
       continue;
@@ -83,10 +136,10 @@ Keys ExactEntryKeys(Side& side, bool renumber, bool map_cells, const config::Nam
         }
       }
     }
-    if (renumber) name = NormalName(name, backward_calls);
+    if (renumber) name = NormalName(name, how.apis, backward_calls, forward_calls);
     keys.push_back(name == entry.name ? std::string_view() : side.arena.Copy(name));
   }
-  return keys;
+  return out;
 }
 
 // Pairs entries that differ only in their call number (5.4, D10), by upstream's procedure made
@@ -145,14 +198,18 @@ class FuzzyMatcher {
   Queue t_, g_;
 };
 
+// Keys of paired entries begin with a character that no name of a row begins with: pairs that were
+// asked for, and pairs that are proposed.
+constexpr char kAsked = '\r', kProposed = '\n';
+
 // Entry keys under which exactly the paired entries meet.
-void FuzzyEntryKeys(Side& target, Side& golden, Keys& target_keys, Keys& golden_keys) {
-  const std::vector<uint32_t> partner = FuzzyMatcher(target, golden).Run();
+void PairedEntryKeys(const std::vector<uint32_t>& partner, Side& target, const Side& golden,
+                     Keys& target_keys, Keys& golden_keys) {
   target_keys.assign(target.entries.size(), kUnmatchable);
   golden_keys.assign(golden.entries.size(), kUnmatchable);
   for (size_t t = 0; t < partner.size(); ++t) {
     if (partner[t] == kNone) continue;
-    const std::string_view key = target.arena.Copy(fmt::format("\n{}", t));
+    const std::string_view key = target.arena.Copy(fmt::format("{}{}", kAsked, t));
     target_keys[t] = golden_keys[partner[t]] = key;
   }
 }
@@ -212,16 +269,23 @@ void MapRows(const config::NameMap& map, const Side& target, Keys& keys) {
   }
 }
 
-void Pair(Row& row, const Options& options, bool proposed) {
+struct RowMatching {
+  Keys target, golden;
+  bool fuzzy = false;
+  bool filtered = true;  // by type and, old face, shape; not when the user pairs rows (5.3)
+};
+
+void Pair(Row& row, const Options& options, const RowMatching& matching, bool proposed) {
   const Leaf& t = *row.target;
   const Leaf& g = *row.golden;
   row.grad_consistent = t.requires_grad == g.requires_grad;
   row.proposed = proposed;
-  row.fuzzy = options.fuzzy && !options.data_mapping && t.name != g.name;
-  if (!options.data_mapping && !MayCompare(t.dtype, g.dtype, options.rules)) {
+  row.fuzzy = matching.fuzzy && t.name != g.name;
+  if (!matching.filtered) return;
+  if (!MayCompare(t.dtype, g.dtype, options.rules)) {
     row.dropped_pair = true;
     row.gate = Gate::kDTypes;
-  } else if (options.face == Face::kOld && !options.data_mapping && t.shape != g.shape) {
+  } else if (options.face == Face::kOld && t.shape != g.shape) {
     // D20: extents of 1 part nothing.
     row.dropped_pair =
         options.rules != RuleSet::kDefault || SqueezedText(t.shape) != SqueezedText(g.shape);
@@ -246,9 +310,10 @@ std::vector<uint32_t> LeafOrder(const Side& side) {
   return order;
 }
 
-std::vector<Row> PairRows(const Side& target, const Side& golden, const Keys& target_keys,
-                          const Keys& golden_keys, const Options& options) {
-  GoldenIndex index(golden_keys);
+std::vector<Row> PairRows(const Side& target, const Side& golden, const RowMatching& matching,
+                          const Options& options) {
+  const Keys& target_keys = matching.target;
+  GoldenIndex index(matching.golden);
   std::vector<bool> current(golden.leaves.size(),
                             false);  // leaves of entries that were replaced are not rows
   const std::vector<uint32_t> golden_order = LeafOrder(golden);
@@ -271,8 +336,7 @@ std::vector<Row> PairRows(const Side& target, const Side& golden, const Keys& ta
     }
     guess = g + 1;
     row.golden = &golden.leaves[g];
-    // Keys of proposed pairs begin with a line feed, which no name of a row does.
-    Pair(row, options, !options.fuzzy && target_keys[t].starts_with('\n'));
+    Pair(row, options, matching, target_keys[t].starts_with(kProposed));
   }
   for (const uint32_t g : golden_order) {
     if (index.taken(g)) continue;
@@ -381,7 +445,16 @@ size_t ProposePairs(Side& target, Side& golden, Keys& target_keys, Keys& golden_
     ++found;
   }
   if (found == target.entries.size() && found == golden.entries.size()) return 0;
-  const std::vector<uint32_t> partner = AlignEntries(target, golden, exact);
+  AlignNames names;
+  for (size_t t = 0; t < target.entries.size(); ++t) {
+    const bool nameless = target_keys[t] == kUnmatchable;
+    names.target.push_back(nameless ? target.entries[t].name : key_of(target, target_keys, t));
+  }
+  for (size_t g = 0; g < golden.entries.size(); ++g) {
+    const bool nameless = golden_keys[g] == kUnmatchable;
+    names.golden.push_back(nameless ? golden.entries[g].name : key_of(golden, golden_keys, g));
+  }
+  const std::vector<uint32_t> partner = AlignEntries(target, golden, names, exact);
   std::vector<bool> paired(golden.entries.size(), false);
   size_t proposed = 0;
   for (size_t t = 0; t < partner.size(); ++t) {
@@ -393,7 +466,7 @@ size_t ProposePairs(Side& target, Side& golden, Keys& target_keys, Keys& golden_
       target_keys[t] = kUnmatchable;
       continue;
     }
-    const std::string_view key = target.arena.Copy(fmt::format("\n{}", t));
+    const std::string_view key = target.arena.Copy(fmt::format("{}{}", kProposed, t));
     target_keys[t] = golden_keys[partner[t]] = key;
     paired[partner[t]] = true;
     ++proposed;
@@ -406,32 +479,60 @@ size_t ProposePairs(Side& target, Side& golden, Keys& target_keys, Keys& golden_
 
 }  // namespace
 
-std::vector<Row> MatchRows(Side& target, Side& golden, const Options& options, bool is_debug,
-                           std::vector<std::string>& notes) {
-  size_t renamed = 0;
-  Keys target_entries, golden_entries;
-  if (options.fuzzy && !options.data_mapping) {
-    FuzzyEntryKeys(target, golden, target_entries, golden_entries);
-  } else {
-    const bool renumber = !is_debug && !options.data_mapping;
-    const bool map_cells = options.cell_mapping || options.cell_mapping_flag;
-    const config::NameMap* cells = options.cell_mapping ? &*options.cell_mapping : nullptr;
-    target_entries = ExactEntryKeys(target, renumber, map_cells, cells, renamed);
-    golden_entries = ExactEntryKeys(golden, renumber, false, nullptr, renamed);
-    if (renamed > 0) {
-      notes.push_back(
-          fmt::format("{} entries are matched without wrapper prefixes (module, _orig_mod, "
-                      "_fsdp_wrapped_module) or by another name of their function",
-                      renamed));
-    }
-    if (options.rules == RuleSet::kDefault && renumber) {
-      ProposePairs(target, golden, target_entries, golden_entries);
+namespace {
+
+// Pairs by name, each side under its mappings, and what is left over by likeness.
+void NamePairs(Side& target, Side& golden, const Options& options, bool renumber,
+               std::pair<EntryKeys, EntryKeys>& keys, std::vector<std::string>& notes) {
+  Renaming how;
+  how.renumber = renumber;
+  std::optional<ApiNames> apis;
+  if (options.api_mapping || options.api_mapping_flag) {
+    apis.emplace(options.api_mapping ? &*options.api_mapping : nullptr, target, golden);
+    how.apis = &*apis;
+    const std::vector<std::string> unused = apis->Unused(target);
+    if (!unused.empty()) {
+      notes.push_back(fmt::format("-am: {} of its names are not in the target dump, first {}",
+                                  unused.size(), unused.front()));
     }
   }
-  Keys target_keys = RowKeys(target, target_entries);
-  const Keys golden_keys = RowKeys(golden, golden_entries);
-  if (options.data_mapping) MapRows(*options.data_mapping, target, target_keys);
-  return PairRows(target, golden, target_keys, golden_keys, options);
+  size_t renamed = 0;
+  keys.second = ExactEntryKeys(golden, how, renamed);
+  how.map_cells = options.cell_mapping || options.cell_mapping_flag;
+  how.cells = options.cell_mapping ? &*options.cell_mapping : nullptr;
+  how.rename_apis = apis.has_value();
+  keys.first = ExactEntryKeys(target, how, renamed);
+  if (renamed > 0) {
+    notes.push_back(
+        fmt::format("{} entries are matched without wrapper prefixes (module, _orig_mod, "
+                    "_fsdp_wrapped_module) or by another name of their function",
+                    renamed));
+  }
+  if (options.rules == RuleSet::kDefault && renumber) {
+    ProposePairs(target, golden, keys.first.keys, keys.second.keys);
+  }
+}
+
+}  // namespace
+
+std::vector<Row> MatchRows(Side& target, Side& golden, const Options& options,
+                           const MatchContext& context, std::vector<std::string>& notes) {
+  RowMatching matching;
+  matching.filtered = !options.data_mapping && context.partners == nullptr;
+  std::pair<EntryKeys, EntryKeys> keys;
+  if (context.partners != nullptr) {
+    PairedEntryKeys(*context.partners, target, golden, keys.first.keys, keys.second.keys);
+  } else if (options.fuzzy && !options.data_mapping) {
+    matching.fuzzy = true;
+    PairedEntryKeys(FuzzyMatcher(target, golden).Run(), target, golden, keys.first.keys,
+                    keys.second.keys);
+  } else {
+    NamePairs(target, golden, options, !context.is_debug && !options.data_mapping, keys, notes);
+  }
+  matching.target = RowKeys(target, keys.first);
+  matching.golden = RowKeys(golden, keys.second);
+  if (options.data_mapping) MapRows(*options.data_mapping, target, matching.target);
+  return PairRows(target, golden, matching, options);
 }
 
 }  // namespace msprobe::compare

@@ -16,9 +16,13 @@ namespace msprobe::compare {
 // One matcher for both faces: by row name, backward calls by order of appearance (5.2),
 // `….parameters_grad` as `….parameters_grad.0` (D47). What the old face parts by shape (5.1) is
 // shown with both sides as dropped_pair. A name that stands n times on each side (D31) pairs in
-// order.
-std::vector<Row> MatchRows(Side& target, Side& golden, const Options& options, bool is_debug,
-                           std::vector<std::string>& notes);
+// order. Rows of -lm, like those of -dm, are not filtered by type.
+struct MatchContext {
+  bool is_debug = false;
+  const std::vector<uint32_t>* partners = nullptr;  // golden entry of each target entry (-lm)
+};
+std::vector<Row> MatchRows(Side& target, Side& golden, const Options& options,
+                           const MatchContext& context, std::vector<std::string>& notes);
 
 // The type filter of 5.3: equal texts, or both of the floating family. The default rules let every
 // pair of real numbers meet (D17), tensors as well as Python numbers.
