@@ -136,9 +136,10 @@ config::CollectArguments Arguments(std::optional<std::string> config_path,
                                    std::optional<std::string> task,
                                    std::optional<std::string> dump_path,
                                    std::optional<std::string> level,
-                                   std::optional<std::string> steps_json) {
-  return {std::move(config_path), std::move(task), std::move(dump_path), std::move(level),
-          std::move(steps_json)};
+                                   std::optional<std::string> steps_json,
+                                   std::optional<std::string> narrow_path) {
+  return {std::move(config_path), std::move(task),       std::move(dump_path),
+          std::move(level),       std::move(steps_json), std::move(narrow_path)};
 }
 
 using OptionalText = std::optional<std::string>;
@@ -222,24 +223,26 @@ void RegisterCollect(nb::module_& m) {
   c.def(
       "__init__",
       [](PyCollector* self, OptionalText config_path, OptionalText task, OptionalText dump_path,
-         OptionalText level, OptionalText steps_json, nb::object log) {
+         OptionalText level, OptionalText steps_json, nb::object log, OptionalText narrow_path) {
         new (self)
             PyCollector(Arguments(std::move(config_path), std::move(task), std::move(dump_path),
-                                  std::move(level), std::move(steps_json)),
+                                  std::move(level), std::move(steps_json), std::move(narrow_path)),
                         std::move(log));
       },
       nb::arg("config_path").none(), nb::arg("task").none(), nb::arg("dump_path").none(),
-      nb::arg("level").none(), nb::arg("steps_json").none(), nb::arg("log"));
+      nb::arg("level").none(), nb::arg("steps_json").none(), nb::arg("log"),
+      nb::arg("narrow_path") = nb::none());
   c.def(
       "differences",
       [](const PyCollector& self, OptionalText config_path, OptionalText task,
-         OptionalText dump_path, OptionalText level, OptionalText steps_json) {
+         OptionalText dump_path, OptionalText level, OptionalText steps_json,
+         OptionalText narrow_path) {
         return self.Differences(Arguments(std::move(config_path), std::move(task),
                                           std::move(dump_path), std::move(level),
-                                          std::move(steps_json)));
+                                          std::move(steps_json), std::move(narrow_path)));
       },
       nb::arg("config_path").none(), nb::arg("task").none(), nb::arg("dump_path").none(),
-      nb::arg("level").none(), nb::arg("steps_json").none(),
+      nb::arg("level").none(), nb::arg("steps_json").none(), nb::arg("narrow_path") = nb::none(),
       "What another construction with these arguments would change, as text.");
   DefineLifeCycle(c);
   DefineProperties(c);

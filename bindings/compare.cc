@@ -268,7 +268,8 @@ void BindRank(nb::module_& m) {
           "columns",
           [](const PyRank& r) {
             const compare::Comparison& c = KeptComparison(r);
-            return app::CompareColumns(c.mode, r.face, c.shows_stack, r.outcome.user.get());
+            return app::CompareColumns(c.mode, r.face, c.shows_stack, r.outcome.user.get(),
+                                       app::ShowsSketch(c));
           },
           "Column names of rows(). Needs keep_rows=True.")
       .def("rows", &Rows, "All cells of the report, row by row. Needs keep_rows=True.")
@@ -415,6 +416,10 @@ void BindOptions(nb::module_& m) {
             o.cell_mapping = std::move(map);
           },
           nb::arg().none(), "Pairs of module names or classes, target first.")
+      .def("set_api_mapping", &SetApiMapping, nb::arg("path"),
+           "Functions of a MindSpore target, from a YAML file; empty: those of like names meet.")
+      .def("set_layer_mapping", &SetLayerMapping, nb::arg("path"),
+           "Pair by place in the module tree; a YAML file renames children, empty: none.")
       .def_prop_rw("rules", &RulesOf, &SetRules,
                    "default, base, upstream, or the path of a YAML file; reads: file.")
       .def_rw("suffix", &O::suffix, "Of file names, for two files only.")

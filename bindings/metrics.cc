@@ -1,4 +1,5 @@
 // Statistics, pair errors and checksums of arrays in CPU memory.
+#include <fmt/format.h>
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>
@@ -12,7 +13,9 @@
 #include <vector>
 
 #include "bindings/module.h"
+#include "json/json.h"
 #include "metrics/pair_metrics.h"
+#include "metrics/sketch.h"
 #include "metrics/tensor_stats.h"
 
 namespace msprobe::bindings {
@@ -219,6 +222,55 @@ auto Checksum(const Array& array) {
   return kFunction(a.view);
 }
 
+// The record of a tensor as a leaf of dump.json has it: dtype, shape, Norm, hash64 and sketch.
+std::string SketchRecord(const Array& array, uint32_t k, uint64_t seed, const std::string& dtype) {
+  if (k % metrics::kLeastSketchSize != 0 || k < metrics::kLeastSketchSize ||
+      k > metrics::kMostSketchSize || seed > INT64_MAX) {
+    throw nb::value_error("k is a multiple of 64 from 64 to 4096, seed is below 2^63");
+  }
+  const ArrayView a(array, DTypeOf(array, dtype));
+  nb::gil_scoped_release release;
+  uint64_t hash = 0;
+  const metrics::Sketch sketch = metrics::SketchOf(a.view, {k, seed}, &hash);
+  std::string out = fmt::format(R"({{"dtype": "{}", "shape": {}, "Norm": )",
+                                TorchName(a.view.dtype), ShapeText(a.shape));
+  const metrics::TensorStats stats = metrics::StatsOf(a.view);
+  const double* const norm = std::get_if<double>(&stats.norm);
+  json::AppendDouble(out, norm != nullptr ? *norm : sketch.Norm());
+  out += fmt::format(R"(, "hash64": "{:016x}", "sketch": )", hash);
+  metrics::AppendSketch(out, sketch);
+  return out + "}";
+}
+
+// Of two such records.
+nb::dict SketchesApart(const std::string& x, const std::string& y) {
+  metrics::Sketch sketches[2];
+  double norms[2] = {};
+  for (const size_t i : {0u, 1u}) {
+    const Result<json::Document> record = json::ParseDocument(i == 0 ? x : y);
+    if (!record.ok()) throw nb::value_error(record.error().ToString().c_str());
+    Result<std::optional<metrics::Sketch>> sketch = metrics::ReadSketch(record->root());
+    if (!sketch.ok()) throw nb::value_error(sketch.error().ToString().c_str());
+    if (!*sketch) throw nb::value_error("the record has no sketch");
+    sketches[i] = std::move(**sketch);
+    const json::Value* const norm = record->root().Find("Norm");
+    norms[i] = norm != nullptr && norm->is_number() ? norm->as_double() : -1;
+  }
+  const Result<metrics::SketchDistance> d =
+      metrics::Distance(sketches[0], sketches[1], norms[0], norms[1]);
+  if (!d.ok()) throw nb::value_error(d.error().ToString().c_str());
+  nb::dict out;
+  out["distance"] = d->distance;
+  out["distance_bar"] = d->distance_bar;
+  out["relative"] = d->relative;
+  out["relative_bar"] = d->relative_bar;
+  out["cosine"] = d->cosine;
+  out["cosine_bar"] = d->cosine_bar;
+  out["below_floor"] = d->below_floor;
+  out["own_norms"] = d->own_norms;
+  return out;
+}
+
 }  // namespace
 
 void RegisterMetrics(nb::module_& m) {
@@ -240,6 +292,15 @@ void RegisterMetrics(nb::module_& m) {
         "zero-padded.");
   m.def("hash64", &Checksum<&metrics::Hash64Of>, nb::arg("array").noconvert(),
         "Position-aware hash of the elements; does not depend on strides.");
+  m.def(
+      "sketch_record", &SketchRecord, nb::arg("array").noconvert(), nb::arg("k") = 256,
+      nb::arg("seed") = 1, nb::arg("dtype") = "",
+      "Return what a dump records of an array for summary_mode \"sketch\", as the text of a leaf: "
+      "dtype,\nshape, Norm, hash64 and sketch (docs/sketch.md). `dtype` as for tensor_stats.");
+  m.def("sketch_distance", &SketchesApart, nb::arg("x"), nb::arg("y"),
+        "Return the estimated distance, relative distance and cosine of the tensors behind two "
+        "records,\nwith the half-widths of their 95 % intervals. ValueError: a record that lies, "
+        "another k, seed or\nnumber of elements, or a part of a tensor.");
   m.def("round12", &metrics::Round12, nb::arg("x"), "Return x as printed with 12 decimals.");
   m.def("round_cosine", &metrics::RoundCosine, nb::arg("x"),
         "Return x as a Cosine cell shows it: 12 decimals, 6 above 0.9999.");

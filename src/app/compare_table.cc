@@ -26,7 +26,7 @@ using compare::StatCell;
 using report::Cell;
 
 constexpr std::string_view kNotAvailable = "N/A";
-constexpr size_t kMaxColumns = 32;
+constexpr size_t kMaxColumns = 40;
 
 void Append(std::vector<std::string>& out, std::initializer_list<std::string_view> names) {
   for (const std::string_view n : names) out.emplace_back(n);
@@ -82,7 +82,8 @@ bool OldReleaseParts(const Row& row) {
 
 }  // namespace
 
-std::vector<std::string> CompareColumns(Mode mode, Face face, bool stack, const UserColumns* user) {
+std::vector<std::string> CompareColumns(Mode mode, Face face, bool stack, const UserColumns* user,
+                                        bool sketch) {
   std::vector<std::string> out;
   Append(out, {"NPU Name", "Bench Name", "NPU Dtype", "Bench Dtype", "NPU Tensor Shape",
                "Bench Tensor Shape", "NPU Requires_grad", "Bench Requires_grad"});
@@ -106,7 +107,15 @@ std::vector<std::string> CompareColumns(Mode mode, Face face, bool stack, const 
   if (mode != Mode::kMd5 || face == Face::kNew) Append(out, {"Err_message"});
   if (stack) Append(out, {"NPU_Stack_Info"});
   if (mode == Mode::kTensor) Append(out, {"Data_name"});
+  if (sketch) {
+    Append(out, {"Sketch EucDist", "Sketch EucDist Bar", "Sketch RelativeErr",
+                 "Sketch RelativeErr Bar", "Sketch Cosine", "Sketch Cosine Bar", "Bit Equal"});
+  }
   return out;
+}
+
+bool ShowsSketch(const compare::Comparison& comparison) {
+  return comparison.shows_sketch && comparison.mode != Mode::kTensor;
 }
 
 CompareTable::CompareTable(const compare::Comparison& comparison, Face face,
@@ -114,7 +123,8 @@ CompareTable::CompareTable(const compare::Comparison& comparison, Face face,
     : comparison_(comparison),
       face_(face),
       user_(user),
-      columns_(CompareColumns(comparison.mode, face, comparison.shows_stack, user)),
+      columns_(CompareColumns(comparison.mode, face, comparison.shows_stack, user,
+                              ShowsSketch(comparison))),
       scratch_(kMaxColumns) {
   cells_.reserve(columns_.size());
 }
@@ -339,6 +349,29 @@ void CompareTable::AddEnd(const Row& row) {
   }
 }
 
+// A relative distance below the floor of float32 slots is a bound, and the bits alone can be equal.
+void CompareTable::AddSketch(const compare::SketchPair& sketch) {
+  if (!sketch.distance) {
+    for (int i = 0; i < 6; ++i) Text(kNotAvailable);
+  } else {
+    const metrics::SketchDistance& d = *sketch.distance;
+    Number(d.distance);
+    Number(d.distance_bar);
+    if (d.below_floor) {
+      Text("< 1.5e-7");
+      Text(kNotAvailable);
+    } else {
+      Number(d.relative);
+      Number(d.relative_bar);
+    }
+    Number(metrics::RoundCosine(d.cosine));
+    Number(d.cosine_bar);
+  }
+  using Bits = compare::SketchPair::Bits;
+  if (sketch.bits == Bits::kUnknown) return Text(kNotAvailable);
+  cells_.push_back(Cell::Bool(sketch.bits == Bits::kEqual));
+}
+
 std::span<const Cell> CompareTable::Cells(size_t index) {
   const Row& row = comparison_.rows[index];
   cells_.clear();
@@ -355,6 +388,7 @@ std::span<const Cell> CompareTable::Cells(size_t index) {
     AddStats(row.golden);
   }
   AddEnd(row);
+  if (ShowsSketch(comparison_)) AddSketch(row.sketch);
   assert(cells_.size() == columns_.size());
   return cells_;
 }

@@ -12,9 +12,11 @@
 
 namespace msprobe::app {
 
-// Column names in report order. Stack: `NPU_Stack_Info` is shown.
+// Column names in report order. Stack: `NPU_Stack_Info` is shown; sketch: the columns of sketches.
 std::vector<std::string> CompareColumns(compare::Mode mode, compare::Face face, bool stack,
-                                        const UserColumns* user = nullptr);
+                                        const UserColumns* user = nullptr, bool sketch = false);
+// Of a comparison: sketches are shown where elements are not compared.
+bool ShowsSketch(const compare::Comparison& comparison);
 
 // Cells of one comparison. Not thread-safe: the cells of a row live until the next call of Cells().
 class CompareTable {
@@ -38,6 +40,7 @@ class CompareTable {
   void AddOldStatistics(const compare::Row& row);
   void AddStats(const compare::Leaf* leaf);
   void AddEnd(const compare::Row& row);
+  void AddSketch(const compare::SketchPair& sketch);
   void Text(std::string_view borrowed);
   void Own(std::string text);
   void Number(double value);  // NaN: `Nan`

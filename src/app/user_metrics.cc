@@ -63,7 +63,8 @@ std::unordered_set<std::string> TakenNames() {
   for (const compare::Mode mode :
        {compare::Mode::kTensor, compare::Mode::kStatistics, compare::Mode::kMd5}) {
     for (const compare::Face face : {compare::Face::kOld, compare::Face::kNew}) {
-      for (std::string& name : CompareColumns(mode, face, true)) out.insert(std::move(name));
+      for (std::string& name : CompareColumns(mode, face, true, nullptr, true))
+        out.insert(std::move(name));
     }
   }
   return out;

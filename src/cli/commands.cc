@@ -9,6 +9,7 @@
 #include "cli/init_command.h"
 #include "cli/inspect_command.h"
 #include "cli/merge_command.h"
+#include "cli/narrow_command.h"
 #include "cli/overflow_command.h"
 #include "cli/precheck_args.h"
 #include "cli/precheck_command.h"
@@ -25,6 +26,7 @@ constexpr Command kCommands[] = {
     {"compare", "compare two dumps and say where they part", "", true},
     {"inspect", "show what is in a dump or a tensor file, and where it is torn", "", true},
     {"diff", "two tensors or two calls side by side: where and how they differ", "", true},
+    {"narrow", "from two cheap dumps: the config.json of the next, narrower run", "", false},
     {"merge_result", "put the reports of many ranks side by side", "", true},
     {"overflow_check", "find the entry that brought NaN or infinity into a dump", "nan_analyze",
      true},
@@ -53,6 +55,7 @@ std::vector<OptionShape> ShapeOf(std::string_view name, app::Face face) {
   if (name == "completion") return CompletionShape();
   if (name == "doctor") return DoctorShape();
   if (name == "init") return InitShape();
+  if (name == "narrow") return NarrowShape();
   return PrecheckShape(std::string(name));
 }
 

@@ -16,6 +16,7 @@
 #include "cli/inspect_command.h"
 #include "cli/merge_command.h"
 #include "cli/names.h"
+#include "cli/narrow_command.h"
 #include "cli/overflow_command.h"
 #include "cli/precheck_command.h"
 #include "cli/precision_command.h"
@@ -71,6 +72,7 @@ int RunCommand(std::span<const std::string> args, app::Face face, const Hooks& h
   if (face == app::Face::kNew) {
     if (name == "doctor") return RunDoctor(args.subspan(1), hooks, terminal);
     if (name == "init") return RunInit(args.subspan(1), terminal);
+    if (name == "narrow") return RunNarrow(args.subspan(1), terminal);
     if (name == "completion") return RunCompletion(args.subspan(1), CommandShapes(), terminal);
   }
   if (IsPlannedCommand(name)) return Refuse(terminal, PlannedError(name));

@@ -15,6 +15,7 @@
 #include "compare/layer_map.h"
 #include "compare/match.h"
 #include "compare/scratch_folder.h"
+#include "compare/sketches.h"
 #include "compare/statistics.h"
 #include "compare/store.h"
 #include "compare/tensor_metrics.h"
@@ -275,7 +276,7 @@ void CompareStatistics(std::vector<Row>& rows, RuleSet rules) {
     StatisticsMetrics(row, rules);
     const bool tensors = row.target->is_tensor && row.golden->is_tensor;
     if (rules == RuleSet::kDefault && tensors && row.gate != Gate::kNoValues) {
-      row.evidence = StatisticsEvidence(*row.target, *row.golden);
+      row.evidence = StatisticsEvidence(*row.target, *row.golden, row.sketch);
     }
   }
 }
@@ -352,6 +353,7 @@ Result<Comparison> CompareRank(const Input& input, const Options& options, LogSi
         "{} rows have no partner by name and are paired by order and likeness (N5)", proposed));
   }
   MarkUnrecorded(out.rows, out.mode, options.rules);
+  out.shows_sketch = CompareSketches(*store, out.rows, out.notes);
   uint64_t left_out = 0;  // not in the table, counted all the same
   if (out.is_debug && options.face == Face::kNew && options.rules == RuleSet::kBase) {
     left_out = LeaveOutGoldenOnly(*store, out.rows, out.notes);

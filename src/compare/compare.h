@@ -18,6 +18,7 @@
 #include "config/module_maps.h"
 #include "config/rule_config.h"
 #include "metrics/pair_metrics.h"
+#include "metrics/sketch.h"
 #include "tensor/view.h"
 
 namespace msprobe {
@@ -64,6 +65,8 @@ struct Leaf {
   enum class Lack : uint8_t { kNothing, kMalformed, kAbsent, kNoValue } lack = Lack::kNothing;
   std::string_view lack_reason;
   int64_t nan = -1, inf = -1;         // counts of elements; -1: not recorded
+  int64_t sketch = -1;                // index in Side::sketches; -1: none, or one that lies
+  std::string_view hash64;            // of the elements, 16 hex digits; empty: not recorded
   std::string_view p2p_op, p2p_peer;  // of a P2POp, else empty (`None`)
 };
 
@@ -171,12 +174,18 @@ struct Evidence {
   bool exact = false;               // both sides bool or integers
   bool differs = false;             // at all
   uint8_t points = 0;               // of `point`
-  std::array<Point, 4> point = {};  // tensors: the largest error, and the largest for its value
+  std::array<Point, 5> point = {};  // tensors: the largest error, and the largest for its value
   double rms = 0;                   // root mean square, the larger of both sides
   double elements = 1;
   double unequal = -1;                     // elements that differ; < 0: not known
   double unit = 0;                         // unit roundoff of the coarser dtype; 0: exact types
   double DeviationAt(double scale) const;  // largest over the points; 0 when nothing differs
+};
+
+// What sketches and hashes say of a pair (culprit.md 5).
+struct SketchPair {
+  std::optional<metrics::SketchDistance> distance;
+  enum class Bits : uint8_t { kUnknown, kEqual, kDifferent } bits = Bits::kUnknown;
 };
 
 struct Row {
@@ -196,6 +205,7 @@ struct Row {
   double relative_l2 = -1;       // |N - B| / |B| of the elements, tensor mode; < 0: unknown
   metrics::PairMetrics metrics;  // tensor mode, kCompared and kZeroDim
   std::array<StatCell, 4> diff, relative;  // statistics mode: max, min, mean, l2norm
+  SketchPair sketch;
   bool grad_consistent = true;
   Verdict verdict = Verdict::kPass;  // new face
   std::vector<Rule> rules;
@@ -256,9 +266,10 @@ struct Comparison {
   Mode mode = Mode::kStatistics;
   bool is_debug = false;
   bool shows_stack = false;
-  bool by_layers = false;    // -lm was in force
-  bool interrupted = false;  // cancelled while tensors were compared: some rows are kNotReached
-  std::vector<Row> rows;     // report order, golden-only rows last
+  bool shows_sketch = false;  // both dumps have sketches: columns of their own
+  bool by_layers = false;     // -lm was in force
+  bool interrupted = false;   // cancelled while tensors were compared: some rows are kNotReached
+  std::vector<Row> rows;      // report order, golden-only rows last
   std::vector<std::string> entry_of_row() const;
   Counts counts;
   std::optional<FirstBad> first_bad;

@@ -95,7 +95,7 @@ double Evidence::DeviationAt(double scale) const {
   return largest;
 }
 
-Evidence StatisticsEvidence(const Leaf& target, const Leaf& golden) {
+Evidence StatisticsEvidence(const Leaf& target, const Leaf& golden, const SketchPair& sketch) {
   Evidence out;
   const auto t_dtype = RecordedDType(target.dtype), g_dtype = RecordedDType(golden.dtype);
   out.exact = t_dtype && g_dtype && IsExact(*t_dtype) && IsExact(*g_dtype);
@@ -123,6 +123,14 @@ Evidence StatisticsEvidence(const Leaf& target, const Leaf& golden) {
   add(target.min, golden.min, 1, false);
   add(target.mean, golden.mean, 1, false);
   add(target.norm, golden.norm, root, true);
+  out.differs = out.differs || sketch.bits == SketchPair::Bits::kDifferent;
+  if (sketch.distance && !sketch.distance->below_floor) {
+    out.known = true;
+    const double size =
+        sketch.distance->relative > 0 ? sketch.distance->distance / sketch.distance->relative : 0;
+    out.rms = std::max(out.rms, size / root);
+    out.point[out.points++] = {sketch.distance->distance / root, 0};
+  }
   return out;
 }
 

@@ -19,7 +19,10 @@ void MarkUnrecorded(std::vector<Row>& rows, Mode mode, RuleSet rules);
 
 // Evidence from recorded statistics: maximum, minimum, mean and norm. Infinite and NaN figures are
 // left out: classes are judged apart. Nothing is known without numbers on both sides.
-Evidence StatisticsEvidence(const Leaf& target, const Leaf& golden);
+// The sketches of the pair add a point of their own: the root mean square of the differences, which
+// sees what the other four do not (a permutation, an error in the middle of the range); unequal
+// hashes are a difference.
+Evidence StatisticsEvidence(const Leaf& target, const Leaf& golden, const SketchPair& sketch = {});
 
 // Evidence from elements; the caller adds the points.
 Evidence TensorEvidence(const kernels::PairErrors& errors, DType target, DType golden);

@@ -37,13 +37,15 @@ struct Fields {
   const Value* device = nullptr;
   const Value* nan = nullptr;
   const Value* inf = nullptr;
+  const Value* hash64 = nullptr;
+  const Value* sketch = nullptr;
 };
 
 struct Field {
   std::string_view key;
   const Value* Fields::* member;
 };
-constexpr std::array<Field, 18> kFields = {{{"type", &Fields::type},
+constexpr std::array<Field, 20> kFields = {{{"type", &Fields::type},
                                             {"value", &Fields::value},
                                             {"dtype", &Fields::dtype},
                                             {"shape", &Fields::shape},
@@ -60,7 +62,9 @@ constexpr std::array<Field, 18> kFields = {{{"type", &Fields::type},
                                             {"layout", &Fields::layout},
                                             {"device", &Fields::device},
                                             {"nan", &Fields::nan},
-                                            {"inf", &Fields::inf}}};
+                                            {"inf", &Fields::inf},
+                                            {"hash64", &Fields::hash64},
+                                            {"sketch", &Fields::sketch}}};
 
 Fields FieldsOf(const Value& object, uint64_t& repeated) {
   Fields fields;
@@ -253,6 +257,7 @@ class Flattener {
         AddP2P(value, state);
       } else if (fields.type && fields.type->is_string()) {
         AddLeaf(fields, state);
+        if (fields.sketch) AddSketch(value, side_.leaves.back());
       } else {
         ForEachMember(value, side_.duplicate_keys, [&](const Value::Member& m) {
           path_ += '.';
@@ -328,6 +333,7 @@ class Flattener {
     leaf.has_sum = !IsFalsy(f.md5);
     if (f.nan && f.nan->is_int()) leaf.nan = f.nan->as_int();
     if (f.inf && f.inf->is_int()) leaf.inf = f.inf->as_int();
+    if (f.hash64 && f.hash64->is_string()) leaf.hash64 = side_.arena.Copy(f.hash64->as_string());
     leaf.md5 = IsFalsy(f.md5) ? Crc(f.value) : Text(*f.md5);
     if (IsFalsy(f.dtype)) return FillValue(f, leaf);
     leaf.is_tensor = true;
@@ -341,6 +347,22 @@ class Flattener {
     leaf.min = Statistic(f.min);
     leaf.mean = Statistic(f.mean);
     leaf.norm = Statistic(f.norm);
+  }
+
+  void AddSketch(const Value& object, Leaf& leaf) {
+    Result<std::optional<metrics::Sketch>> sketch = metrics::ReadSketch(object);
+    if (!sketch.ok()) {
+      if (side_.bad_sketches++ == 0) {
+        side_.bad_sketch = fmt::format("{}: {}", leaf.name, sketch.error().ToString());
+      }
+      return;
+    }
+    if (!*sketch) return;
+    leaf.sketch = static_cast<int64_t>(side_.sketches.size());
+    KeptSketch& kept = side_.sketches.emplace_back();
+    kept.head = std::move(**sketch);
+    kept.values.assign(kept.head.values.begin(), kept.head.values.end());
+    kept.head.values = {};
   }
 
   // A leaf without dtype: a Python value (the table of compare.md 4.3).

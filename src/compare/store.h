@@ -62,6 +62,13 @@ struct Entry {
   size_t first = 0, count = 0;  // leaves [first, first + count)
 };
 
+// A sketch as a dump has it: float32 slots.
+struct KeptSketch {
+  metrics::Sketch head;  // without values
+  std::vector<float> values;
+  metrics::Sketch Expanded() const;
+};
+
 struct Side {
   Side() = default;
   Side(const Side&) = delete;
@@ -73,6 +80,9 @@ struct Side {
   std::deque<Entry>
       entries;  // file order; a repeated name keeps its first place and its last content
   std::vector<Leaf> leaves;
+  std::deque<KeptSketch> sketches;
+  uint64_t bad_sketches = 0;    // records that cannot be read
+  std::string bad_sketch;       // the first of them, with the reason
   std::deque<Leaf> merged;      // leaves that stand for several (consistent.h)
   bool has_md5 = false;         // some leaf carries a checksum
   uint64_t duplicates = 0;      // entries that a later one of the same name replaced

@@ -582,6 +582,8 @@ class ConfigReader {
 }  // namespace
 
 Result<CollectConfig> ReadCollectConfig(const CollectArguments& arguments, LogSink& log) {
+  if (arguments.narrow_path && !arguments.narrow_path->empty())
+    return ReadNarrowedConfig(arguments, log);
   return ConfigReader(arguments, log).Read();
 }
 

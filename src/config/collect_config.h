@@ -93,6 +93,9 @@ struct CollectConfig {
 struct CollectArguments {
   std::optional<std::string> config_path, task, dump_path, level;
   std::optional<std::string> steps_json;  // the `step` argument as JSON text
+  // What `msprobe narrow` wrote: says what is collected, instead of the file. Without the argument
+  // dump_path, "_narrow" follows the dump_path of the file.
+  std::optional<std::string> narrow_path = {};
 };
 
 // What is in force, in the order of the keys of config.json: key ("task", "statistics.list", …) and
@@ -113,5 +116,8 @@ std::vector<std::string> SettingDifferences(const CollectConfig& in_force,
 // kUnsupported when the file asks for something this tool does not do (level L2, free_benchmark,
 // grad_probe, exception_dump).
 Result<CollectConfig> ReadCollectConfig(const CollectArguments& arguments, LogSink& log);
+// The part of that for narrow_path: task, level, steps, ranks and the section of the task from
+// there, how things are collected from the file.
+Result<CollectConfig> ReadNarrowedConfig(const CollectArguments& arguments, LogSink& log);
 
 }  // namespace msprobe::config

@@ -18,7 +18,7 @@ from msprobe.pytorch._intercept import interception
 from msprobe.pytorch._modules import ModuleHooks
 from msprobe.pytorch._switch import ConfigWatch
 
-Settings = tuple[str | None, str | None, str | None, str | None, str | None]
+Settings = tuple[str | None, str | None, str | None, str | None, str | None, str | None]
 
 
 class Recorder:
@@ -27,7 +27,7 @@ class Recorder:
     def __init__(self, settings: Settings, model: Any, log: Callable[[int, str], None] = _log.log) -> None:
         self.settings = settings
         self._log = log
-        self.collector = Collector(*settings, log=log)
+        self.collector = Collector(*settings[:5], log=log, narrow_path=settings[5])
         self.pid = os.getpid()
         self.model = model
         self.running = False

@@ -96,6 +96,7 @@ class PrecisionDebugger:
         *positional: Any,
         model: Any = None,
         step: Any = None,
+        narrow: str | None = None,
     ) -> None:
         """Read and check the configuration; nothing of torch is touched before `start()`.
 
@@ -107,6 +108,8 @@ class PrecisionDebugger:
             *positional: `step`; or, as releases 1.x and 8.x had it, `model, step`.
             model: Default of `start(model=...)` (deprecated).
             step: Overrides the file's `step`.
+            narrow: A file that `msprobe narrow` wrote: what is collected comes from there, how from `config_path`.
+                Without `dump_path` the dump goes to the file's `dump_path` with `_narrow` behind it.
 
         Raises:
             ConfigError: An argument or the file is wrong; then no debugger exists.
@@ -118,6 +121,7 @@ class PrecisionDebugger:
             _text("dump_path", dump_path),
             _text("level", level),
             _steps(step),
+            _text("narrow", narrow),
         )
         cls = type(self)
         with cls._lock:
@@ -363,8 +367,8 @@ class PrecisionDebugger:
             if level >= _log.ERROR:
                 _log.log(level, message)
 
-        config, task, _, level, _ = outer.settings
-        inner = cls._recorder = Recorder((config, task, folder, level, "[]"), None, quiet)
+        config, task, _, level, _, narrow = outer.settings
+        inner = cls._recorder = Recorder((config, task, folder, level, "[]", narrow), None, quiet)
         # What is compiled runs in the same way with and without collection (decisions.md 54).
         eager = _environment.Eager()
         leaves = CompiledLeaves([eager])
