@@ -380,6 +380,24 @@ void SetMetrics(app::CompareOptions& options, const nb::object& source) {
   options.user_metrics = LoadUserMetrics(source);
 }
 
+// An empty path is the flag alone.
+void SetApiMapping(app::CompareOptions& options, const std::string& path) {
+  options.api_mapping_flag = true;
+  if (path.empty()) return;
+  PythonLog log;
+  Result<config::ApiMap> map = config::ReadApiMapYaml(path, log);
+  if (!map.ok()) RaiseError(map.error(), "ConfigError");
+  options.api_mapping = std::move(map).value();
+}
+
+void SetLayerMapping(app::CompareOptions& options, const std::string& path) {
+  options.layer_mapping.emplace();
+  if (path.empty()) return;
+  Result<config::LayerMap> map = config::ReadLayerMapYaml(path);
+  if (!map.ok()) RaiseError(map.error(), "ConfigError");
+  options.layer_mapping = std::move(map).value();
+}
+
 void BindOptions(nb::module_& m) {
   using O = app::CompareOptions;
   nb::class_<O>(

@@ -53,6 +53,8 @@ def compare(
         **kwargs: `stack_mode=False`, `auto_analyze=True` (advisor), `fuzzy_match=False`, `highlight=False`,
             `data_mapping` (path of a YAML file or a dict of row names), `suffix=''` (of file names), `workers=0` (all
             cores), `keep_rows=False` (see `RankResult.rows` and `RankResult.arrays`), `resume=False`,
+            `api_mapping` (a target of MindSpore: path of a YAML file of its functions, or True: those of like names
+            meet), `layer_mapping` (pair by place in the module tree: path of a YAML file of renamed children, or True),
             `metrics` (folder of files `alg_<name>.py`, or a list of names and functions of two NumPy arrays),
             `consistent_check=False` with `backend="fsdp"` or `"megatron"`, `rules="default"` (or `"base"`,
             `"upstream"`, the path of a YAML file; docs/compare.md).
@@ -163,8 +165,7 @@ def _options(paths: tuple[_Path, _Path, _Path], kwargs: dict[str, Any], *, row_l
     for name, value in flags.items():
         if not isinstance(value, bool):
             raise ConfigError(ErrorCode.INVALID_ARGUMENT, f"{name} should be a bool, got {value!r}", name)
-    if kwargs.get("api_mapping"):
-        raise ConfigError(ErrorCode.UNSUPPORTED, "api_mapping is not for PyTorch dumps", "api_mapping")
+    _check_mappings(kwargs)
     names = ("the target path", "the golden path", "output_path")
     options = _core.CompareOptions(*(_path(p, name) for p, name in zip(paths, names, strict=True)))
     options.stack_mode = kwargs.get("stack_mode", False)
@@ -174,6 +175,10 @@ def _options(paths: tuple[_Path, _Path, _Path], kwargs: dict[str, Any], *, row_l
     options.row_log = row_log
     options.data_mapping = _mapping(kwargs.get("data_mapping"), "data_mapping")
     options.cell_mapping = _mapping(kwargs.get("cell_mapping"), "cell_mapping")
+    if kwargs.get("api_mapping"):
+        options.set_api_mapping(_flag_or_path(kwargs["api_mapping"], "api_mapping"))
+    if kwargs.get("layer_mapping"):
+        options.set_layer_mapping(_flag_or_path(kwargs["layer_mapping"], "layer_mapping"))
     suffix = kwargs.get("suffix") or ""
     if not isinstance(suffix, str):
         raise ConfigError(ErrorCode.INVALID_ARGUMENT, f"suffix should be a text, got {type(suffix).__name__}", "suffix")
@@ -198,6 +203,20 @@ def _options(paths: tuple[_Path, _Path, _Path], kwargs: dict[str, Any], *, row_l
                 raise ConfigError(ErrorCode.INVALID_ARGUMENT, f"metrics has no effect beside {other}", "metrics")
         options.set_metrics(kwargs["metrics"])
     return options
+
+
+def _check_mappings(kwargs: Mapping[str, Any]) -> None:
+    """Refuse mappings that change nothing beside another one, as the command line does."""
+    idle = [("api_mapping", other) for other in ("fuzzy_match", "data_mapping", "layer_mapping", "consistent_check")]
+    idle += [("layer_mapping", other) for other in ("fuzzy_match", "data_mapping", "cell_mapping", "consistent_check")]
+    for name, other in idle:
+        if kwargs.get(name) and kwargs.get(other):
+            raise ConfigError(ErrorCode.INVALID_ARGUMENT, f"{name} has no effect beside {other}", name)
+
+
+def _flag_or_path(value: Any, name: str) -> str:
+    """The path of a mapping file, or "" for True: the mapping without a file."""
+    return "" if value is True else _path(value, name)
 
 
 def _numbers(value: Any, name: str) -> list[int]:

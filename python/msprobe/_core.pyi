@@ -201,6 +201,16 @@ class CompareOptions:
     @cell_mapping.setter
     def cell_mapping(self, arg: Sequence[tuple[str, str]] | None, /) -> None: ...
 
+    def set_api_mapping(self, path: str) -> None:
+        """
+        Functions of a MindSpore target, from a YAML file; empty: those of like names meet.
+        """
+
+    def set_layer_mapping(self, path: str) -> None:
+        """
+        Pair by place in the module tree; a YAML file renames children, empty: none.
+        """
+
     @property
     def rules(self) -> str:
         """default, base, upstream, or the path of a YAML file; reads: file."""
