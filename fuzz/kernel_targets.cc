@@ -12,6 +12,7 @@
 #include "kernels/checksum.h"
 #include "kernels/load.h"
 #include "kernels/pair_errors.h"
+#include "kernels/sketch.h"
 #include "kernels/stats.h"
 
 namespace msprobe::fuzz {
@@ -236,8 +237,78 @@ void Checksum(Bytes input) {
   }
 }
 
-constexpr Target kTargets[] = {
-    {"float_stats", FloatStats}, {"int_stats", IntStats}, {"pair", Pair}, {"checksum", Checksum}};
+uint64_t MixOf(uint64_t x) {
+  x += 0x9E3779B97F4A7C15;
+  x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9;
+  x = (x ^ x >> 27) * 0x94D049BB133111EB;
+  return x ^ x >> 31;
+}
+
+// Slots of a sketch by the formulas, in long double, and the sum of magnitudes of each.
+struct ExpectedSketch {
+  std::vector<long double> sums, magnitudes;
+  kernels::SketchLeftOut left_out;
+};
+
+ExpectedSketch SketchOf(const std::vector<double>& values, uint64_t first, uint32_t k,
+                        uint64_t seed) {
+  ExpectedSketch out{std::vector<long double>(k), std::vector<long double>(k), {}};
+  for (size_t n = 0; n < values.size(); ++n) {
+    const uint64_t i = first + n;
+    const uint64_t slot = (i % k + MixOf(i / k + seed + 77) % k) % k;
+    const bool minus = (MixOf((i / 64) ^ (seed * 0x5851F42D4C957F2D)) >> (i % 64) & 1) != 0;
+    const long double x = values[n];
+    if (std::isnan(x)) {
+      ++out.left_out.nan;
+    } else if (std::isinf(x)) {
+      ++out.left_out.inf;
+    } else if (std::fabs(values[n]) >= 1e30) {
+      ++out.left_out.huge;
+    } else {
+      out.sums[slot] += minus ? -x : x;
+      out.magnitudes[slot] += std::fabs(x);
+    }
+  }
+  return out;
+}
+
+// The first bytes choose k, seed, place in the whole and whether the elements are floats.
+void Sketch(Bytes input) {
+  if (input.size() < 6) return;
+  const auto at = [&](size_t i) { return static_cast<uint8_t>(input[i]); };
+  const uint32_t k = 64u * (1 + at(0) % 8);
+  const uint64_t seed = at(1), first = MixOf(at(2)) >> at(3) % 64;
+  const std::span<const DType> dtypes =
+      at(3) < 192 ? std::span<const DType>(kFloats) : std::span<const DType>(kIntegers);
+  const Elements e = Take(input, 4, dtypes);
+  const ExpectedSketch x = SketchOf(Values(e), first, k, seed);
+  std::vector<double> reference;
+  OnEveryTarget([&] {
+    std::vector<double> sums(2 * size_t{k}), parts(2 * size_t{k});
+    kernels::SketchLeftOut left_out, unused;
+    kernels::AddToSketch(e.data(), e.n, e.dtype, first, k, seed, sums.data(), &left_out);
+    const size_t cut = e.n / 3, item = ItemSize(e.dtype);
+    kernels::AddToSketch(e.data(), cut, e.dtype, first, k, seed, parts.data(), &unused);
+    kernels::AddToSketch(e.data() + cut * item, e.n - cut, e.dtype, first + cut, k, seed,
+                         parts.data(), &unused);
+    Check(sums == parts, "parts of a sketch do not add up");
+    if (reference.empty()) reference = sums;
+    Check(sums == reference, "sketches of two vector targets");
+    kernels::FoldSketch(k, sums.data());
+    for (uint32_t j = 0; j < k; ++j) {
+      Check(Near(sums[j], x.sums[j], x.magnitudes[j]), "slot of a sketch");
+    }
+    Check(left_out.nan == x.left_out.nan && left_out.inf == x.left_out.inf &&
+              left_out.huge == x.left_out.huge,
+          "elements that a sketch leaves out");
+  });
+}
+
+constexpr Target kTargets[] = {{"float_stats", FloatStats},
+                               {"int_stats", IntStats},
+                               {"pair", Pair},
+                               {"checksum", Checksum},
+                               {"sketch_kernel", Sketch}};
 
 }  // namespace
 

@@ -8,6 +8,7 @@ Files that are there already, findings among them, stay as they are.
 
 from __future__ import annotations
 
+import base64
 import io
 import json
 import pickle
@@ -185,6 +186,20 @@ def kernel_seeds() -> None:
     for index in range(8):
         put("int_stats", f"type{index}", bytes([index, 17]) + bytes(range(0, 256, 3)))
     put("checksum", "bytes", bytes(range(100)))
+    for index, dtype in enumerate((np.float16, np.float32, np.float64, np.int32)):
+        head = bytes([3, 1, index, 192 if dtype is np.int32 else 0, (0, 2, 3, 5)[index], 24 + index])
+        put("sketch_kernel", f"type{index}", head + np.nan_to_num(values, posinf=9).astype(dtype).tobytes() * 9)
+
+
+def sketch_seeds() -> None:
+    def leaf(shape: list[int], stored: int, **more: object) -> str:
+        data = base64.b64encode(np.arange(stored, dtype="<f4").tobytes()).decode()
+        sketch = {"k": 64, "seed": 1, "data": "f32:" + data, **more}
+        return json.dumps({"dtype": "torch.float32", "shape": shape, "Norm": 3.5, "sketch": sketch})
+
+    put("sketch", "small", leaf([3], 3))
+    put("sketch", "whole", leaf([10, 20], 64, nan=2, inf=1, huge=3))
+    put("sketch", "shard", leaf([10, 20], 64, start=[0, 20], whole=[10, 40]))
 
 
 def main() -> None:
@@ -193,6 +208,7 @@ def main() -> None:
     tensor_seeds()
     table_seeds()
     kernel_seeds()
+    sketch_seeds()
 
 
 if __name__ == "__main__":

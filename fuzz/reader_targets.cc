@@ -1,5 +1,6 @@
 // Readers of files that others wrote.
 #include <algorithm>
+#include <cmath>
 
 #include "archive/zip.h"
 #include "base/log.h"
@@ -15,6 +16,7 @@
 #include "formats/tensor_file.h"
 #include "fuzz/target.h"
 #include "json/json.h"
+#include "metrics/sketch.h"
 #include "precheck/precision_compare.h"
 #include "report/table.h"
 
@@ -132,8 +134,43 @@ void Details(Bytes input) {
   Check(verdict.rows.size() >= table->rows.size(), "a row was lost in the final verdict");
 }
 
+// A leaf with a sketch: what is read is written and read the same, is at no distance of itself and
+// adds to twice itself.
+void Sketch(Bytes input) {
+  const auto leaf = json::ParseDocument(AsText(input));
+  if (!leaf.ok()) return;
+  const auto read = metrics::ReadSketch(leaf->root());
+  if (!read.ok() || !*read) return;
+  const metrics::Sketch& sketch = **read;
+  for (const double v : sketch.values) Check(std::isfinite(v), "a slot that is no number");
+  std::string text = R"({"dtype": )";
+  json::Writer writer(text);
+  const json::Value* const dtype = leaf->root().Find("dtype");
+  if (dtype == nullptr) {
+    text += "null";
+  } else {
+    writer.Copy(*dtype);
+  }
+  text += R"(, "shape": )";
+  json::Writer(text).Copy(*leaf->root().Find("shape"));
+  text += R"(, "sketch": )";
+  metrics::AppendSketch(text, sketch);
+  text += '}';
+  const auto document = json::ParseDocument(text);
+  Check(document.ok(), "a sketch was written that is no JSON");
+  const auto again = metrics::ReadSketch(document->root());
+  Check(again.ok() && again->has_value() && (*again)->values == sketch.values,
+        "a sketch changed on its way");
+  metrics::Sketch twice = sketch;
+  Check(metrics::Add(sketch, twice).ok(), "a sketch does not add to itself");
+  const auto distance = metrics::Distance(sketch, sketch, sketch.Norm(), sketch.Norm());
+  Check(distance.ok() == sketch.whole(), "a distance of a part, or none of a whole");
+  if (distance.ok()) Check(distance->distance == 0, "a sketch is off itself");
+}
+
 constexpr Target kTargets[] = {
     {"json", Json},
+    {"sketch", Sketch},
     {"dump", Dump},
     {"stack", Stack},
     {"construct", Construct},

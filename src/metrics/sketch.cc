@@ -20,6 +20,7 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "slots are written as they lie");
 
 constexpr double kErrorBarAt256 = 0.09;
+constexpr std::string_view kDataPrefix = "f32:";
 constexpr size_t kPieceBytes = 64 << 10;  // what two passes over a piece find in cache
 
 Error Bad(std::string key, std::string message) {
@@ -179,7 +180,11 @@ size_t Stored(const Sketch& sketch) {
 Status ReadValues(const json::Value& object, Sketch& out) {
   const json::Value* const data = object.Find("data");
   if (data == nullptr || !data->is_string()) return Bad("data", "the value is no text");
-  const std::string_view text = data->as_string();
+  std::string_view text = data->as_string();
+  if (!text.starts_with(kDataPrefix)) {
+    return Bad("data", fmt::format("the text does not begin with {}", kDataPrefix));
+  }
+  text.remove_prefix(kDataPrefix.size());
   const size_t stored = Stored(out), bytes = stored * sizeof(float);
   if (text.size() != (bytes + 2) / 3 * 4) {
     return Bad("data", fmt::format("{} characters where {} values are {}", text.size(), stored,
@@ -294,8 +299,8 @@ Sketch SketchOf(const TensorView& view, const SketchSetting& setting, uint64_t* 
 }
 
 void AppendSketch(std::string& out, const Sketch& sketch) {
-  fmt::format_to(std::back_inserter(out), "{{\"k\": {}, \"seed\": {}, \"data\": \"",
-                 sketch.setting.k, sketch.setting.seed);
+  fmt::format_to(std::back_inserter(out), "{{\"k\": {}, \"seed\": {}, \"data\": \"{}",
+                 sketch.setting.k, sketch.setting.seed, kDataPrefix);
   std::vector<float> slots(Stored(sketch));
   const uint32_t k = sketch.setting.k;
   uint32_t slot = kernels::FirstSlot(k, sketch.setting.seed);

@@ -306,7 +306,7 @@ TEST(SketchRecord, IsWhatTheHeaderSays) {
   EXPECT_EQ(object.Find("seed")->as_int(), 1);
   EXPECT_EQ(object.Find("nan"), nullptr);
   EXPECT_EQ(object.Find("start"), nullptr);
-  const auto bytes = DecodeBase64(object.Find("data")->as_string());
+  const auto bytes = DecodeBase64(object.Find("data")->as_string().substr(4));
   ASSERT_EQ(bytes->size(), 12u);
   std::vector<float> values(3);
   std::memcpy(values.data(), bytes->data(), 12);
@@ -343,7 +343,7 @@ TEST(SketchRecord, NoneIsNoError) {
 }
 
 TEST(SketchRecord, LiesAreNamed) {
-  const std::string good = R"("k": 64, "seed": 1, "data": "AACAPwAAAEA=")";  // 1, 2
+  const std::string good = R"("k": 64, "seed": 1, "data": "f32:AACAPwAAAEA=")";  // 1, 2
   const auto leaf = [](const std::string& sketch, const std::string& shape = "[2]") {
     return R"({"dtype": "torch.float32", "shape": )" + shape + R"(, "sketch": {)" + sketch + "}}";
   };
@@ -351,7 +351,7 @@ TEST(SketchRecord, LiesAreNamed) {
   const auto with = [&](const std::string& k, const std::string& seed, const std::string& data) {
     return leaf("\"k\": " + k + ", \"seed\": " + seed + ", \"data\": " + data);
   };
-  const std::string data = R"("AACAPwAAAEA=")";
+  const std::string data = R"("f32:AACAPwAAAEA=")";
   for (const char* k :
        {"0", "-64", "65", "8192", "1e30", "99999999999999999999", "\"64\"", "null"}) {
     EXPECT_THAT(ReadError(with(k, "1", data)), HasSubstr("sketch.k")) << k;
@@ -360,13 +360,15 @@ TEST(SketchRecord, LiesAreNamed) {
     EXPECT_THAT(ReadError(with("64", seed, data)), HasSubstr("sketch.seed")) << seed;
   }
   EXPECT_THAT(ReadError(leaf(R"("k": 64, "seed": 1)")), HasSubstr("sketch.data"));
+  EXPECT_THAT(ReadError(with("64", "1", R"("AACAPwAAAEA=")")), HasSubstr("begin with f32:"));
   EXPECT_THAT(ReadError(with("64", "1", "17")), HasSubstr("sketch.data: the value is no text"));
-  EXPECT_THAT(ReadError(with("64", "1", "\"AACAPw==\"")),
+  EXPECT_THAT(ReadError(with("64", "1", "\"f32:AACAPw==\"")),
               HasSubstr("8 characters where 2 values are 12"));
-  EXPECT_THAT(ReadError(with("64", "1", "\"AACAPwAAAE!=\"")), HasSubstr("no base64"));
-  EXPECT_THAT(ReadError(with("64", "1", "\"AACAPwAAAEB=\"")), HasSubstr("no base64"));
-  EXPECT_THAT(ReadError(with("64", "1", "\"AACAPwAAAEAA\"")), HasSubstr("no base64"));
-  EXPECT_THAT(ReadError(with("64", "1", "\"AACAPwAAwH8=\"")), HasSubstr("value 1 is not finite"));
+  EXPECT_THAT(ReadError(with("64", "1", "\"f32:AACAPwAAAE!=\"")), HasSubstr("no base64"));
+  EXPECT_THAT(ReadError(with("64", "1", "\"f32:AACAPwAAAEB=\"")), HasSubstr("no base64"));
+  EXPECT_THAT(ReadError(with("64", "1", "\"f32:AACAPwAAAEAA\"")), HasSubstr("no base64"));
+  EXPECT_THAT(ReadError(with("64", "1", "\"f32:AACAPwAAwH8=\"")),
+              HasSubstr("value 1 is not finite"));
   EXPECT_THAT(ReadError(leaf(good, "[100]")), HasSubstr("12 characters where 64 values are 344"));
   EXPECT_THAT(ReadError(leaf(good, "[-2]")), HasSubstr("shape"));
   EXPECT_THAT(ReadError(leaf(good, "[9223372036854775807, 4]")), HasSubstr("shape"));
