@@ -26,7 +26,7 @@ def main() -> int:
     parser.add_argument("--kind", action="append", help="part of a kind's name; may be repeated; default: all")
     wanted = parser.parse_args().kind or [""]
     cells = neutrality.CELLS
-    names = [*neutrality.KINDS, neutrality.DDP]
+    names = [*neutrality.KINDS, *neutrality.DISTRIBUTED]
     width = max(map(len, names))
     print(f"{'':{width}}  " + "  ".join(f"{level + ' ' + task:14}" for level, task in cells))
     different = 0
@@ -38,8 +38,8 @@ def main() -> int:
             print(f"{name:{width}}  not run: the package transformers is missing")
             continue
         with tempfile.TemporaryDirectory(prefix="neutrality_") as folder:
-            if name == neutrality.DDP:
-                found = neutrality.run_ddp(cells, Path(folder))
+            if name in neutrality.DISTRIBUTED:
+                found = neutrality.run_distributed(name, cells, Path(folder))
             else:
                 found = neutrality.run_kind(neutrality.KINDS[name], cells, Path(folder))
         different += sum(d is not None for d in found.values())

@@ -1,7 +1,7 @@
 """The neutrality matrix: kinds of training x levels x tasks, 20 steps each, with collection and without.
 
-`python tools/neutrality_matrix.py` prints all of it; the tests run a part. Run as a program with a rank, a port and a
-folder, this file is one of the two processes of the kind "ddp".
+`python tools/neutrality_matrix.py` prints all of it; the tests run a part. Run as a program, this file is one of the
+two processes of a kind that needs several.
 """
 
 from __future__ import annotations
@@ -30,13 +30,14 @@ from msprobe.pytorch import PrecisionDebugger
 STEPS = 20
 LEVELS = ("L0", "L1", "mix")
 TASKS = ("statistics", "tensor", "md5")
-CELLS = (*product(LEVELS, TASKS), ("mix", "full"), ("mix", "device"))
+CELLS = (*product(LEVELS, TASKS), ("mix", "full"), ("mix", "device"), ("mix", "sketch"))
 # Settings of a column beside its level. "full": everything that capture can do beyond the default.
 SETTINGS: dict[str, dict[str, Any]] = {
     "statistics": {},
     "tensor": {"task": "tensor"},
     "md5": {"section": {"summary_mode": "md5"}},
     "device": {"device_statistics": "force"},
+    "sketch": {"section": {"summary_mode": "sketch"}},
     "full": {"evidence": "full", "backward_layout": "arguments", "risk_level": "EVERY"},
 }
 
@@ -186,12 +187,12 @@ def views() -> Training:
     return [model], [optimizer], step
 
 
-def ddp() -> Training:
-    """Replicas over gloo; only where a process group exists."""
+def _stack() -> nn.Sequential:
     torch.manual_seed(0)
-    inner = nn.Sequential(nn.Linear(8, 16), nn.ReLU(inplace=True), nn.BatchNorm1d(16), nn.Linear(16, 4))
-    model = nn.parallel.DistributedDataParallel(inner)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+    return nn.Sequential(nn.Linear(8, 16), nn.ReLU(inplace=True), nn.BatchNorm1d(16), nn.Linear(16, 4))
+
+
+def _of_ranks(model: nn.Module, optimizer: torch.optim.Optimizer) -> Training:
     x = torch.randn(6, 8) + torch.distributed.get_rank()
 
     def step() -> None:
@@ -200,6 +201,33 @@ def ddp() -> Training:
         optimizer.step()
 
     return [model], [optimizer], step
+
+
+def ddp() -> Training:
+    """Replicas; like the next ones only where a process group exists."""
+    model = nn.parallel.DistributedDataParallel(_stack())
+    return _of_ranks(model, torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9))
+
+
+def _fsdp(use_orig_params: bool) -> Training:
+    from torch.distributed.fsdp import FullyShardedDataParallel as Sharded
+
+    settings: Any = {"device_id": torch.device("cpu"), "use_orig_params": use_orig_params}
+    inner = _stack()
+    inner[0] = Sharded(inner[0], **settings)
+    model = Sharded(inner, **settings)
+    return _of_ranks(model, torch.optim.AdamW(model.parameters(), lr=1e-2))
+
+
+def fully_shard() -> Training:
+    """The second FSDP: parameters are DTensors."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+
+    model, mesh = _stack(), init_device_mesh("cpu", (torch.distributed.get_world_size(),))
+    for module in (model[0], model):
+        fully_shard(module, mesh=mesh)
+    return _of_ranks(model, torch.optim.AdamW(model.parameters(), lr=1e-2, foreach=False))
 
 
 def _of_script(name: str) -> Callable[[], Training]:
@@ -236,17 +264,28 @@ KINDS: dict[str, Callable[[], Training]] = {
     "custom autograd function": custom_function,
     "views and in-place chains": views,
 }
-DDP = "DDP over gloo, 2 processes"
+DISTRIBUTED: dict[str, Callable[[], Training]] = {
+    "DDP over gloo, 2 processes": ddp,
+    "FSDP, flat parameters": lambda: _fsdp(False),
+    "FSDP, original parameters": lambda: _fsdp(True),
+    "FSDP2 (fully_shard)": fully_shard,
+}
 TRANSFORMERS = ("Llama-like", "BERT-like")
+
+
+def _local(tensor: torch.Tensor) -> torch.Tensor:
+    """Of a DTensor the part of this rank."""
+    return tensor.to_local() if hasattr(tensor, "to_local") else tensor
 
 
 def state_of(models: list[nn.Module], optimizers: list[torch.optim.Optimizer]) -> Iterator[tuple[str, Any]]:
     """Everything that has to be the same: values, versions, flags, hooks, attributes and random states."""
     for i, model in enumerate(models):
         for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
-            yield f"{i}.{name}", tensor.detach().clone()
-            yield f"{i}.{name} gradient", None if tensor.grad is None else tensor.grad.clone()
-            hooks = tensor._backward_hooks, tensor._post_accumulate_grad_hooks if tensor.is_leaf else None
+            yield f"{i}.{name}", _local(tensor).detach().clone()
+            yield f"{i}.{name} gradient", None if tensor.grad is None else _local(tensor.grad).clone()
+            after = tensor._post_accumulate_grad_hooks if tensor.is_leaf else None
+            hooks = tensor._backward_hooks, after or None  # FSDP leaves an empty dictionary behind
             yield f"{i}.{name} version, flags, hooks", (tensor._version, tensor.requires_grad, type(tensor), hooks)
         for name, module in model.named_modules():
             hooks = [len(v) for k, v in vars(module).items() if k.endswith("_hooks") and hasattr(v, "__len__")]
@@ -254,7 +293,7 @@ def state_of(models: list[nn.Module], optimizers: list[torch.optim.Optimizer]) -
     for i, optimizer in enumerate(optimizers):
         for p, values in enumerate(optimizer.state.values()):
             for key, value in values.items():
-                yield f"optimizer {i}.{p}.{key}", value.clone() if isinstance(value, torch.Tensor) else value
+                yield f"optimizer {i}.{p}.{key}", _local(value).clone() if isinstance(value, torch.Tensor) else value
     yield "random state of torch", torch.get_rng_state()
     yield "random state of Python", random.getstate()
 
@@ -336,7 +375,7 @@ def run_kind(
     return found
 
 
-def run_ddp(cells: Iterable[tuple[str, str]], folder: Path) -> dict[tuple[str, str], str | None]:
+def run_distributed(name: str, cells: Iterable[tuple[str, str]], folder: Path) -> dict[tuple[str, str], str | None]:
     """The same in two processes; what differs first on any of them."""
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
@@ -345,7 +384,7 @@ def run_ddp(cells: Iterable[tuple[str, str]], folder: Path) -> dict[tuple[str, s
     text = json.dumps([list(c) for c in cells])
     processes = [
         subprocess.Popen(
-            [sys.executable, __file__, str(rank), str(port), str(folder), text],
+            [sys.executable, __file__, name, str(rank), str(port), str(folder), text],
             stdout=subprocess.PIPE,
             env=environment,
         )
@@ -358,12 +397,13 @@ def run_ddp(cells: Iterable[tuple[str, str]], folder: Path) -> dict[tuple[str, s
     return {(level, task): one or two for (level, task, one), (_, _, two) in zip(*answers, strict=True)}
 
 
-def _ddp_process(rank: int, port: str, folder: Path, cells: list[tuple[str, str]]) -> None:
+def _process(name: str, rank: int, port: str, folder: Path, cells: list[tuple[str, str]]) -> None:
     torch.distributed.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=2)
-    found = run_kind(ddp, cells, folder / str(rank))
+    found = run_kind(DISTRIBUTED[name], cells, folder / str(rank))
     torch.distributed.destroy_process_group()
     print(json.dumps([[*cell, difference] for cell, difference in found.items()]))
 
 
 if __name__ == "__main__":
-    _ddp_process(int(sys.argv[1]), sys.argv[2], Path(sys.argv[3]), [tuple(c) for c in json.loads(sys.argv[4])])
+    chosen, number, at, where, wanted = sys.argv[1:]
+    _process(chosen, int(number), at, Path(where), [tuple(c) for c in json.loads(wanted)])

@@ -24,7 +24,7 @@ from msprobe.pytorch import PrecisionDebugger
 CELLS = dict.fromkeys(neutrality.KINDS, (("mix", "statistics"), ("L0", "tensor")))
 CELLS |= dict.fromkeys(neutrality.TRANSFORMERS, (("mix", "statistics"),))
 CELLS["attention, residual, shared weight"] += (("L0", "md5"), ("L1", "statistics"), ("mix", "tensor"))
-CELLS["attention, residual, shared weight"] += (("mix", "full"), ("mix", "device"))
+CELLS["attention, residual, shared weight"] += (("mix", "full"), ("mix", "device"), ("mix", "sketch"))
 CELLS["double backward"] += (("mix", "full"),)
 CELLS["checkpoints of both sorts"] += (("mix", "full"),)
 
@@ -37,20 +37,21 @@ def test_capture_training_is_bit_identical(kind, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", [*neutrality.KINDS, neutrality.DDP])
+@pytest.mark.parametrize("kind", [*neutrality.KINDS, *neutrality.DISTRIBUTED])
 def test_capture_training_is_bit_identical_in_the_whole_matrix(kind, tmp_path):
     pytest.importorskip("transformers") if kind in neutrality.TRANSFORMERS else None
-    if kind == neutrality.DDP:
-        found = neutrality.run_ddp(neutrality.CELLS, tmp_path)
+    if kind in neutrality.DISTRIBUTED:
+        found = neutrality.run_distributed(kind, neutrality.CELLS, tmp_path)
     else:
         found = neutrality.run_kind(neutrality.KINDS[kind], neutrality.CELLS, tmp_path)
     assert found == dict.fromkeys(neutrality.CELLS)
 
 
 @pytest.mark.skipif(not torch.distributed.is_available(), reason="torch without distributed")
-def test_capture_training_of_two_replicas_is_bit_identical(tmp_path):
+@pytest.mark.parametrize("kind", neutrality.DISTRIBUTED)
+def test_capture_training_of_two_replicas_is_bit_identical(kind, tmp_path):
     cells = (("mix", "statistics"),)
-    assert neutrality.run_ddp(cells, tmp_path) == dict.fromkeys(cells)
+    assert neutrality.run_distributed(kind, cells, tmp_path) == dict.fromkeys(cells)
 
 
 def test_capture_neutrality_check_is_sensitive():

@@ -33,18 +33,31 @@ _DROPOUTS = {
     },
     "NPU": {"_npu_dropout"},
 }  # fmt: skip
-# Receive buffers hold nothing yet when the call begins (dump.md 6.8): masked positions of the input, keyword,
-# masked positions of the output.
-_RECEIVES_FIRST = (
-    "all_gather", "scatter", "reduce_scatter", "_reduce_scatter_base", "_all_gather_base", "all_to_all_single",
-    "all_to_all", "all_gather_into_tensor", "reduce_scatter_tensor", "recv",
-)  # fmt: skip
+# Receive buffers hold nothing yet when the call begins (dump.md 6.8): first argument, or this keyword.
+_RECEIVES_FIRST = {
+    "all_gather": "tensor_list",
+    "scatter": "tensor",
+    "reduce_scatter": "output",
+    "_reduce_scatter_base": "output",
+    "_all_gather_base": "output_tensor",
+    "all_to_all_single": "output",
+    "all_to_all": "output_tensor_list",
+    "all_gather_into_tensor": "output_tensor",
+    "reduce_scatter_tensor": "output",
+    "recv": "tensor",
+    "irecv": "tensor",
+}
+# Masked positions of the input, keyword, masked positions of the output.
 _MASKS: dict[tuple[str, str], tuple[int, str, int]] = {
-    **{("Distributed", n): (1, "", 0) for n in _RECEIVES_FIRST},
-    ("Distributed", "irecv"): (1, "tensor", 0),
+    **{("Distributed", n): (1, keyword, 0) for n, keyword in _RECEIVES_FIRST.items()},
     ("Distributed", "isend"): (0, "", 1),
-    ("Distributed", "gather"): (2, "", 0),
+    ("Distributed", "gather"): (2, "gather_list", 0),
     ("NPU", "npu_fusion_attention"): (0, "", 0b110000),
+}
+# Names under which later releases of torch do what a listed name did: they are recorded under the listed one.
+_RENAMED = {
+    ("Distributed", "all_gather_into_tensor"): "all_gather_single",
+    ("Distributed", "reduce_scatter_tensor"): "reduce_scatter_single",
 }
 # Operators of torch.Tensor that no list names: the call is made, not recorded.
 _UNLISTED_OPERATORS = ("__neg__", "__abs__", "__pos__", "__itruediv__", "__rand__")
@@ -249,6 +262,13 @@ class Interception:
         self._seen.add(id(function))
         short = name.rpartition(".")[2]
         entry = add_entry(prefix, short, risk, f"torch.{name}" if "." in name and prefix == "Torch" else "")
+        self._bind(function, prefix, short, entry)
+        later = _find(owner, _RENAMED.get((prefix, name), ""))
+        if isinstance(later, types.FunctionType) and id(later) not in self._seen:
+            self._seen.add(id(later))
+            self._bind(later, prefix, short, entry)
+
+    def _bind(self, function: Any, prefix: str, short: str, entry: Any) -> None:
         capture.bind(function, entry)
         if isinstance(function, types.FunctionType):
             if not short.startswith("__"):

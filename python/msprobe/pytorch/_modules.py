@@ -68,6 +68,26 @@ def _named(model: nn.Module, compiled_as_leaf: bool) -> Iterator[tuple[str, nn.M
         yield path, module
 
 
+def _flat_parameters(model: nn.Module) -> Iterator[Any]:
+    """Handles of the first FSDP with use_orig_params: gradients arrive at a flat parameter that no module owns."""
+    fsdp: Any = sys.modules.get("torch.distributed.fsdp.fully_sharded_data_parallel")
+    if fsdp is None:
+        return
+    for module in model.modules():
+        handle = getattr(module, "_handle", None)
+        if isinstance(module, fsdp.FullyShardedDataParallel) and getattr(handle, "_use_orig_params", False):
+            yield handle
+
+
+class _Piece:
+    """Stands for one original parameter of a flat one when its gradient is recorded."""
+
+    __slots__ = ("main_grad",)
+
+    def __init__(self, gradient: torch.Tensor) -> None:
+        self.main_grad = gradient
+
+
 class ModuleHooks:
     """All hooks of one collection."""
 
@@ -129,6 +149,11 @@ class ModuleHooks:
             if gradients and number not in self._with_parameters and not _is_script(module):
                 self._with_parameters.add(number)
                 self._hook_parameters(module, number)
+        if gradients:
+            hooked = {id(module): number for module, number in chosen}
+            for model in self._known.values():
+                for handle in _flat_parameters(model):
+                    self._hook_flat_parameter(handle, hooked)
         self._ever_installed = True
 
     def _hook_parameters(self, module: nn.Module, number: int) -> None:
@@ -143,6 +168,34 @@ class ModuleHooks:
                 self._parameter_handles.append(register(hook))
             except (RuntimeError, TypeError, AttributeError) as error:
                 capture.report("hooking a parameter", f"{name}: {error}")
+
+    def _hook_flat_parameter(self, handle: Any, numbers: dict[int, int]) -> None:
+        if id(handle) in self._with_parameters:
+            return
+        self._with_parameters.add(id(handle))
+
+        def split(flat: Any) -> None:
+            if flat.grad is None:
+                return
+            try:
+                with torch._C.DisableTorchFunction(), torch.no_grad():
+                    pieces = list(handle._get_unflat_views(flat.grad))
+            except Exception as error:
+                capture.report("splitting the gradient of a flat parameter", f"{type(error).__name__}: {error}")
+                return
+            for hook, piece in zip(hooks, pieces, strict=True):
+                if hook is not None:
+                    hook(_Piece(piece))
+
+        try:
+            flat = handle.flat_param
+            owners = [(info.module, info.param_name) for info in flat._param_infos]
+            hooks = [capture.parameter_hook(numbers[id(m)], name) if id(m) in numbers else None for m, name in owners]
+            if flat._post_accumulate_grad_hooks is None:
+                self._parameters.append(flat)
+            self._parameter_handles.append(flat.register_post_accumulate_grad_hook(split))
+        except (RuntimeError, TypeError, AttributeError) as error:
+            capture.report("hooking a flat parameter", f"{type(error).__name__}: {error}")
 
     def warn_of_unentered(self) -> None:
         """Name the modules whose forward no hook has seen, once each (decisions.md 16)."""
