@@ -77,5 +77,10 @@ wheel:    ## a wheel in dist/ that installs with pip alone; tested in an empty e
 	@tools/setup.sh build wheel
 	@tools/build_wheel.sh
 
+docs:     ## the site of the documents, in build/site
+	@tools/setup.sh docs
+	@python3 tools/check_docs.py
+	@NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build -q
+
 clean:    ## remove everything that was built or installed here
 	rm -rf build dist output $(VENV) .venv-upstream .mypy_cache .ruff_cache .pytest_cache .hypothesis

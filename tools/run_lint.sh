@@ -23,6 +23,7 @@ check stub python tools/make_stub.py --check
 check scripts scripts
 check layers python tools/check_layers.py
 check promises python tools/check_promises.py
+check docs python tools/check_docs.py
 check hygiene python tools/check_hygiene.py
 
 if [[ ${#failed[@]} -gt 0 ]]; then
