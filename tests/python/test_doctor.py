@@ -88,6 +88,7 @@ def test_doctor_foresees_entries_and_size_of_a_script(tmp_path: Path) -> None:
     data = json.loads((folder / "dump.json").read_text())["data"]
     assert sum(answer["collection"]["entries"].values()) == len(data)
     assert answer["collection"]["calls"]["Functional.linear"] == 2
+    assert answer["collection"]["entries"]["parameter gradients"] == sum(".parameters_grad." in name for name in data)
     left_out = answer["collection"]["not_collected"]
     assert any("FOCUS" in reason and "Tensor.permute (1)" in names for reason, names in left_out.items())
     assert any("no list" in reason and "Tensor.view (1)" in names for reason, names in left_out.items())

@@ -136,7 +136,7 @@ def split(entries: dict[str, Any]) -> tuple[Counter[str], Counter[str]]:
     calls: Counter[str] = Counter()
     for name in entries:
         match = _CALL.fullmatch(name)
-        if name.endswith("parameters_grad"):
+        if ".parameters_grad" in name:
             kinds["parameter gradients"] += 1
         elif name.startswith("Module."):
             kinds["module backward" if ".backward." in name else "module calls"] += 1

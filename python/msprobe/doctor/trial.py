@@ -43,13 +43,12 @@ class Trial:
 
     def settings(self, given: tuple[str | None, ...]) -> tuple[Any, ...]:
         """The arguments of the debugger, changed: a configuration of ours in the folder of the trial."""
-        path, task, dump_path, level, steps = given
+        path, task, dump_path, level, steps, *narrow = given
         config: dict[str, Any] = {}
         if path is not None:
             # The reader of the core has its say first, with the user's own file and arguments.
-            from msprobe._core import Collector
-
-            Collector(path, task, dump_path, level, steps, self.said)
+            core: Any = importlib.import_module("msprobe._core")
+            core.Collector(path, task, dump_path, level, steps, self.said, *narrow)
             config = json.loads(Path(path).read_text(encoding="utf-8-sig"))
         config |= {k: v for k, v in (("task", task), ("dump_path", dump_path), ("level", level)) if v}
         if steps is not None:
@@ -57,7 +56,8 @@ class Trial:
         self.answer["config"] = config
         target = self.folder / "config.json"
         target.write_text(json.dumps(trial_config(config, str(self.folder / "dump"), self.request["everything"])))
-        return str(target), None, None, None, None
+        rest = [None for _ in narrow] if self.request["everything"] else narrow
+        return str(target), None, None, None, None, *rest
 
     def said(self, level: int, text: str) -> None:
         """Keep a warning or error of the debugger, once."""
