@@ -6,17 +6,20 @@
 #   JOBS=               parallel compiler runs; empty: one per core
 #   WERROR=OFF          ON: compiler warnings are errors (as in CI)
 #   T=60  TARGETS=      of `make fuzz`
+#   SPLIT=tuned UPSTREAM=  of `make faults`: tuned, blind or all; the original's command, to compare with
 
 VENV ?= .venv
 T ?= 60
 TARGETS ?=
+SPLIT ?= tuned
+UPSTREAM ?=
 TORCH_INDEX ?=
 JOBS ?=
 WERROR ?= OFF
 export VENV TORCH_INDEX JOBS WERROR
 
 .DEFAULT_GOAL := help
-.PHONY: controls help setup demo test test-slow neutrality fuzz asan lint format tidy bench bench-quick clean wheel docs
+.PHONY: controls faults help setup demo test test-slow neutrality fuzz asan lint format tidy bench bench-quick clean wheel docs
 
 help:     ## this list
 	@sed -n 's/^\([a-z-]*\): *## /  make \1\t/p' Makefile | expand -t 16
@@ -43,6 +46,10 @@ test-slow: ## the tests that take minutes: hundreds of kills, long runs, whole m
 controls: ## harmless differences and seeded faults: what compare says of each, as a table
 	@tools/setup.sh build test
 	@$(VENV)/bin/python tests/controls/print_table.py
+
+faults:   ## faults and harmless runs in real architectures: who is named, in every mode (SPLIT=all UPSTREAM=path)
+	@tools/setup.sh build test demo
+	@$(VENV)/bin/python tests/faults/run_faults.py --split $(SPLIT) $(if $(UPSTREAM),--upstream $(UPSTREAM))
 
 fuzz:     ## T seconds of fuzzing per target (T=60), or of the targets named in TARGETS=
 	@tools/setup.sh build fuzz
