@@ -74,6 +74,11 @@ PYTHON_LAYERS: dict[str, tuple[frozenset[str], frozenset[str]]] = {
     "": (frozenset(), frozenset()),
     "pytorch": (frozenset({""}), frozenset({"torch", "numpy"})),
     "precheck": (frozenset({"", "pytorch"}), frozenset({"torch", "numpy"})),
+    "doctor": (frozenset({"", "pytorch"}), frozenset({"torch"})),
+    "integrations": (
+        frozenset({"", "doctor", "pytorch"}),
+        frozenset({"torch", "transformers", "lightning", "pytest"}),
+    ),
     "scale": (frozenset({"", "precheck"}), frozenset({"ray"})),
 }
 

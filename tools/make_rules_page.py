@@ -38,7 +38,8 @@ def explained(executable: str, *command: str) -> str:
 
 
 def fenced(text: str) -> str:
-    return f"```text\n{text.rstrip()}\n```\n"
+    lines = (line.rstrip() for line in text.rstrip().splitlines())
+    return "\n".join(["```text", *lines, "```\n"])
 
 
 def page(executable: str) -> str:

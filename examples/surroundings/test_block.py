@@ -1,4 +1,9 @@
-"""A module held to its baseline: `pytest -p msprobe.pytest_plugin test_block.py --msprobe-update`, then without it."""
+"""A module held to its baseline.
+
+    pytest -p msprobe.integrations.pytest_plugin test_block.py --msprobe-update
+
+writes it; without the last option it is compared.
+"""
 
 from __future__ import annotations
 

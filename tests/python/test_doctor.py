@@ -68,7 +68,8 @@ def options(**given: Any) -> dict[str, Any]:
 
 
 def texts(findings: Findings, state: str) -> str:
-    return "\n".join(" ".join([str(f["text"]), *f["more"]]) for f in findings.as_json() if f["state"] == state)  # type: ignore[misc]
+    found: list[dict[str, Any]] = findings.as_json()
+    return "\n".join(" ".join([f["text"], *f["more"]]) for f in found if f["state"] == state)
 
 
 def test_doctor_foresees_entries_and_size_of_a_script(tmp_path: Path) -> None:

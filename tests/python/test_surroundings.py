@@ -57,7 +57,7 @@ def plugin(pytester: pytest.Pytester) -> Any:
 
     def go(source: str, *args: str) -> pytest.RunResult:
         pytester.makepyfile(test_it=source)
-        loaded = () if os.environ.get("MSPROBE_PLUGIN_INSTALLED") else ("-p", "msprobe.pytest_plugin")
+        loaded = () if os.environ.get("MSPROBE_PLUGIN_INSTALLED") else ("-p", "msprobe.integrations.pytest_plugin")
         return pytester.runpytest_inprocess(*loaded, *args)
 
     yield go
@@ -102,7 +102,7 @@ def test_baseline_refuses_what_it_cannot_do(plugin: Any) -> None:
 
 def test_a_run_without_the_fixture_imports_nothing(tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text("import sys\ndef test(): assert 'torch' not in sys.modules\n")
-    done = run(tmp_path, "-m", "pytest", "-q", "-p", "msprobe.pytest_plugin", "test_it.py")
+    done = run(tmp_path, "-m", "pytest", "-q", "-p", "msprobe.integrations.pytest_plugin", "test_it.py")
     assert done.returncode == 0, done.stdout
 
 
