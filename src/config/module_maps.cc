@@ -136,6 +136,15 @@ class ApiReader {
   Problems problems_;
 };
 
+// The rules of a class, new when there are none.
+LayerRules& RulesOf(const std::string& type, LayerMap& map) {
+  const auto it = std::find_if(map.begin(), map.end(),
+                               [&](const LayerRules& rules) { return rules.type == type; });
+  if (it != map.end()) return *it;
+  map.push_back({type, {}});
+  return map.back();
+}
+
 }  // namespace
 
 Result<ApiMap> ReadApiMapYaml(const std::string& path, LogSink& log) {
@@ -157,8 +166,7 @@ Result<LayerMap> ReadLayerMapYaml(const std::string& path) {
           YamlProblem(path, rules, type, "not a mapping of names", std::string(kLayerExample)));
       continue;
     }
-    LayerRules& to = out.emplace_back();
-    to.type = type == "Cell" ? "TopLayer" : type;
+    LayerRules& to = RulesOf(type == "Cell" ? "TopLayer" : type, out);
     for (const auto& [from, into] : rules.members) {
       std::string name = into.text.substr(0, into.text.find('('));
       name.resize(name.find_last_not_of(' ') + 1);

@@ -65,13 +65,13 @@ TEST_F(ModuleMaps, ApiErrorsNameTheirPlace) {
 }
 
 TEST_F(ModuleMaps, LayerRulesLongestFirst) {
-  const auto out = ReadLayerMapYaml(
-      Write("l.yaml",
-            "Cell:\n  net: module\nBlock:\n  fc: linear\n  body.embedding: embed (old name)\n"));
+  const auto out = ReadLayerMapYaml(Write("l.yaml",
+                                          "TopLayer:\n  a: b\nCell:\n  net: module\nBlock:\n  fc: "
+                                          "linear\n  body.embedding: embed (old name)\n"));
   ASSERT_TRUE(out.ok()) << out.error().ToString();
   ASSERT_THAT(*out, SizeIs(2));
   EXPECT_EQ((*out)[0].type, "TopLayer");
-  EXPECT_THAT((*out)[0].names, ElementsAre(Pair("net", "module")));
+  EXPECT_THAT((*out)[0].names, ElementsAre(Pair("net", "module"), Pair("a", "b")));
   EXPECT_THAT((*out)[1].names, ElementsAre(Pair("body.embedding", "embed"), Pair("fc", "linear")));
 }
 
