@@ -248,3 +248,35 @@ def test_init_refuses(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None
     assert path.read_text() == "mine"
     assert _core.main(["msprobe", "init", "nan-hunt", "-o", str(path), "--force"]) == 0
     assert json.loads(path.read_text())["task"] == "overflow_check"
+
+
+def test_doctor_counts_entries_by_kind() -> None:
+    names = ["Tensor.add.0.forward", "Tensor.add.1.forward", "Tensor.add.1.backward", "y.0.debug"]
+    names += ["Module.a.Linear.forward.0", "Module.a.Linear.backward.0", "Module.a.Linear.parameters_grad.0"]
+    kinds, calls = collection.split(dict.fromkeys(names))
+    assert kinds == {
+        "API calls": 2,
+        "API backward": 1,
+        "values given to save()": 1,
+        "module calls": 1,
+        "module backward": 1,
+        "parameter gradients": 1,
+    }
+    assert +calls == {"Tensor.add": 2}
+
+
+@pytest.mark.parametrize(
+    ("config", "name", "words"),
+    [
+        ({}, "Tensor.permute", "risk_level FOCUS"),
+        ({"risk_level": "CORE"}, "Tensor.add", "risk_level CORE"),
+        ({}, "Tensor.view", "no list names it"),
+        ({"statistics": {"list": ["x"]}}, "Tensor.add", "scope or list"),
+        ({"level": "L0"}, "Tensor.add", "L0"),
+        ({"level": "debug"}, "Tensor.add", "save()"),
+        ({"api_list": {"remove": ["add"]}}, "Tensor.add", "api_list.remove"),
+        ({"task": "tensor", "statistics": {"list": ["x"]}}, "Tensor.view", "no list names it"),
+    ],
+)
+def test_doctor_knows_why_a_call_is_left_out(config: dict[str, Any], name: str, words: str) -> None:
+    assert words in collection.reason_of(name, config, collection.risk_levels())

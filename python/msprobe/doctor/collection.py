@@ -66,10 +66,11 @@ class Outcome:
         self.answer = answer or {}
         self.reason = reason  # why there is no answer, or ""
         self.output = output  # its last lines
-        self.dump_folder = next(iter(sorted((folder / "dump").glob("step*/*/dump.json"))), folder / "none").parent
+        name = "debug.json" if self.answer.get("config", {}).get("level") == "debug" else "dump.json"
+        self.dump_folder = next(iter(sorted((folder / "dump").glob(f"step*/*/{name}"))), folder / "none").parent
         self.entries: dict[str, Any] = {}
-        if (self.dump_folder / "dump.json").is_file():
-            self.entries = json.loads((self.dump_folder / "dump.json").read_text(encoding="utf-8"))["data"]
+        if (self.dump_folder / name).is_file():
+            self.entries = json.loads((self.dump_folder / name).read_text(encoding="utf-8"))["data"]
         construct = self.dump_folder / "construct.json"
         if not self.entries and self.answer.get("config", {}).get("task") == "structure" and construct.is_file():
             self.entries = json.loads(construct.read_text(encoding="utf-8"))
@@ -136,7 +137,9 @@ def split(entries: dict[str, Any]) -> tuple[Counter[str], Counter[str]]:
     calls: Counter[str] = Counter()
     for name in entries:
         match = _CALL.fullmatch(name)
-        if ".parameters_grad" in name:
+        if name.endswith(".debug"):
+            kinds["values given to save()"] += 1
+        elif ".parameters_grad" in name:
             kinds["parameter gradients"] += 1
         elif name.startswith("Module."):
             kinds["module backward" if ".backward." in name else "module calls"] += 1
@@ -166,6 +169,8 @@ def reason_of(name: str, config: dict[str, Any], levels: dict[str, str]) -> str:
         return "api_list.remove names it"
     if section.get("scope") or section.get("list"):
         return "outside of scope or list"
+    if config.get("level") == "debug":
+        return "level debug records what save() is given, nothing else"
     if config.get("level") == "L0":
         return "level L0 records modules only"
     if name in levels:
@@ -226,7 +231,11 @@ def _say_collected(findings: Findings, kinds: Counter[str], own: Outcome) -> Non
         return
     text = ", ".join(f"{number} {kind}" for kind, number in kinds.items())
     findings.add(_AREA, "ok", f"collected in the first step (task {task}, level {level}): {text}")
-    if not any("backward" in kind for kind in kinds):
+    if config.get("dump_enable") is False:
+        findings.add(_AREA, "warning", "dump_enable is false: nothing is recorded until the file says true")
+    if config.get("rank"):
+        findings.add(_AREA, "note", f"only ranks {config['rank']}; the trial recorded without that filter")
+    if level != "debug" and not any("backward" in kind for kind in kinds):
         findings.add(
             _AREA, "note", "no gradients: no backward pass between start() and stop(), or data_mode is forward"
         )
