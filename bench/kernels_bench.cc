@@ -12,6 +12,7 @@
 
 #include "kernels/checksum.h"
 #include "kernels/pair_errors.h"
+#include "kernels/sketch.h"
 #include "kernels/stats.h"
 #include "metrics/pair_metrics.h"
 #include "tensor/convert.h"
@@ -107,6 +108,21 @@ void Hash(benchmark::State& state, DType dtype) {
   state.SetBytesProcessed(static_cast<int64_t>(state.iterations()) * state.range(0));
 }
 
+void Sketch(benchmark::State& state, DType dtype) {
+  constexpr uint32_t kSlots = 256;
+  const auto bytes = static_cast<size_t>(state.range(0));
+  const std::vector<std::byte> x = Values(dtype, bytes, 0);
+  const size_t n = bytes / msprobe::ItemSize(dtype);
+  std::vector<double> sums(2 * kSlots);
+  kernels::SketchLeftOut left_out;
+  for (auto _ : state) {
+    kernels::AddToSketch(x.data(), n, dtype, 0, kSlots, 1, sums.data(), &left_out);
+    benchmark::DoNotOptimize(sums.data());
+    benchmark::ClobberMemory();
+  }
+  state.SetBytesProcessed(static_cast<int64_t>(state.iterations()) * state.range(0));
+}
+
 void Crc(benchmark::State& state) {
   const auto bytes = static_cast<size_t>(state.range(0));
   const std::vector<std::byte> x = Values(DType::kF32, bytes, 0);
@@ -131,6 +147,7 @@ void Register() {
     sizes(benchmark::RegisterBenchmark(("Stats/" + name).c_str(), Stats, t));
     sizes(benchmark::RegisterBenchmark(("Pairs/" + name).c_str(), Pairs, t));
     sizes(benchmark::RegisterBenchmark(("Hash64/" + name).c_str(), Hash, t));
+    sizes(benchmark::RegisterBenchmark(("Sketch/" + name).c_str(), Sketch, t));
   }
   sizes(benchmark::RegisterBenchmark("Read", Read));
   sizes(benchmark::RegisterBenchmark("Crc32", Crc));

@@ -147,7 +147,7 @@ nb::list Rows(const PyRank& r) {
 
 // Figures: numbers, and words where there is none. All other columns are texts.
 bool IsFigure(std::string_view column) {
-  constexpr std::array<std::string_view, 21> kFigures = {"Cosine",
+  constexpr std::array<std::string_view, 27> kFigures = {"Cosine",
                                                          "EucDist",
                                                          "MaxAbsErr",
                                                          "MaxRelativeErr",
@@ -167,7 +167,13 @@ bool IsFigure(std::string_view column) {
                                                          "Bench max",
                                                          "Bench min",
                                                          "Bench mean",
-                                                         "Bench l2norm"};
+                                                         "Bench l2norm",
+                                                         "Sketch EucDist",
+                                                         "Sketch EucDist Bar",
+                                                         "Sketch RelativeErr",
+                                                         "Sketch RelativeErr Bar",
+                                                         "Sketch Cosine",
+                                                         "Sketch Cosine Bar"};
   return std::find(kFigures.begin(), kFigures.end(), column) != kFigures.end();
 }
 

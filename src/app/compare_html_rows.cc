@@ -320,7 +320,11 @@ size_t EndOfCall(const Comparison& comparison, size_t first) {
 double RelativeError(const Row& row, Mode mode) {
   if (row.target == nullptr || row.golden == nullptr || mode == Mode::kMd5) return kNothing;
   if (row.dropped_pair) return kNothing;
-  if (mode == Mode::kStatistics) return StatisticsError(row);
+  if (mode == Mode::kStatistics) {
+    const auto& sketch = row.sketch.distance;
+    const bool seen = sketch && !sketch->below_floor;
+    return Larger(StatisticsError(row), seen ? sketch->relative : kNothing);
+  }
   if (row.class_differs || row.gate == Gate::kNonFinitePositions) return kInfinity;
   if (row.gate == Gate::kZeroDim) return std::isnan(row.metrics.max_rel) ? 0 : row.metrics.max_rel;
   if (row.gate != Gate::kCompared || row.relative_l2 < 0) return kNothing;

@@ -54,10 +54,11 @@ std::optional<int64_t> NumberIn(std::string_view path, std::string_view prefix) 
     const size_t slash = path.find('/');
     const std::string_view part = path.substr(0, slash);
     int64_t number = 0;
+    constexpr int64_t kMost = 1'000'000;  // of a configuration
     if (part.starts_with(prefix) && part.size() > prefix.size()) {
       const char* const end = part.data() + part.size();
       const auto [at, code] = std::from_chars(part.data() + prefix.size(), end, number);
-      if (code == std::errc() && at == end && number >= 0) found = number;
+      if (code == std::errc() && at == end && number >= 0 && number <= kMost) found = number;
     }
     path = slash == std::string_view::npos ? std::string_view() : path.substr(slash + 1);
   }
@@ -119,6 +120,7 @@ class Surroundings {
     return containers_.contains(name) || containers_.contains(Partner(name));
   }
   void Add(const std::string& name, std::vector<std::string>& out) const {
+    if (name.empty()) return;  // a list with an empty text lets everything pass
     constexpr std::string_view kGrads = "parameters_grad";
     if (const size_t at = name.rfind(kGrads); at != std::string::npos) {
       // The gradients of a module's parameters are sums over its calls: all of them.
@@ -210,6 +212,10 @@ Result<NarrowRun> FromPair(const RankJob& job, const Comparison& comparison, con
         .At(job.target_json);
   }
   AddNames(job, comparison, row, options.around, out);
+  if (out.names.empty()) {
+    return Error(ErrorCode::kUnsupported, "the entry where the dumps part has no name")
+        .At(job.target_json);
+  }
   return out;
 }
 

@@ -51,6 +51,10 @@ void GatherItems(const std::byte* src, int64_t stride_bytes, int64_t count, std:
 }
 
 void Gather(const std::byte* src, int64_t stride, int64_t count, size_t item, std::byte* out) {
+  if (stride == 1) {
+    std::memcpy(out, src, static_cast<size_t>(count) * item);
+    return;
+  }
   const int64_t bytes = stride * static_cast<int64_t>(item);
   switch (item) {
     case 1:

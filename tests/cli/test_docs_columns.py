@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import csv
 import re
 import zlib
@@ -32,6 +33,9 @@ def write_pair(where: Path, mode: str) -> None:
         leaf = tensor()
         if mode == "md5":
             leaf = tensor(md5=f"{zlib.crc32(b'x'):08x}")
+        if mode == "sketch":
+            data = base64.b64encode(np.zeros(6, "<f4").tobytes()).decode()
+            leaf = tensor(hash64="0" * 16, sketch={"k": 64, "seed": 1, "data": "f32:" + data})
         if mode == "tensor":
             folder = where / side / "dump_tensor_data"
             folder.mkdir(parents=True)
@@ -58,7 +62,7 @@ def columns_of(msprobe, where: Path, mode: str, face: str) -> list[str]:
 
 
 @pytest.mark.parametrize("face", ["new", "old"])
-@pytest.mark.parametrize("mode", ["tensor", "statistics", "md5"])
+@pytest.mark.parametrize("mode", ["tensor", "statistics", "md5", "sketch"])
 def test_every_column_of_a_report_is_explained_in_order(tmp_path, msprobe, mode, face):
     columns = columns_of(msprobe, tmp_path, mode, face)
     names = documented()
@@ -70,7 +74,7 @@ def test_every_column_of_a_report_is_explained_in_order(tmp_path, msprobe, mode,
 
 def test_no_column_is_explained_that_no_report_has(tmp_path, msprobe):
     seen: set[str] = set()
-    for mode in ("tensor", "statistics", "md5"):
+    for mode in ("tensor", "statistics", "md5", "sketch"):
         for face in ("new", "old"):
             seen |= set(columns_of(msprobe, tmp_path / f"{mode}-{face}", mode, face))
     assert set(documented()) == seen
