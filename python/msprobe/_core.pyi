@@ -21,9 +21,9 @@ def main(argv: Sequence[str]) -> int:
 class Collector:
     """One configured collection (used by msprobe.pytorch)."""
 
-    def __init__(self, config_path: str | None, task: str | None, dump_path: str | None, level: str | None, steps_json: str | None, log: object) -> None: ...
+    def __init__(self, config_path: str | None, task: str | None, dump_path: str | None, level: str | None, steps_json: str | None, log: object, narrow_path: str | None = None) -> None: ...
 
-    def differences(self, config_path: str | None, task: str | None, dump_path: str | None, level: str | None, steps_json: str | None) -> list[str]:
+    def differences(self, config_path: str | None, task: str | None, dump_path: str | None, level: str | None, steps_json: str | None, narrow_path: str | None = None) -> list[str]:
         """What another construction with these arguments would change, as text."""
 
     def start(self, rank: int | None, scheduled_tokens: Sequence[tuple[str, int]] | None = None) -> bool:
@@ -423,6 +423,19 @@ def xor64(array: Annotated[NDArray[Any], dict(device='cpu', writable=False)]) ->
 
 def hash64(array: Annotated[NDArray[Any], dict(device='cpu', writable=False)]) -> int:
     """Position-aware hash of the elements; does not depend on strides."""
+
+def sketch_record(array: Annotated[NDArray[Any], dict(device='cpu', writable=False)], k: int = 256, seed: int = 1, dtype: str = '') -> str:
+    """
+    Return what a dump records of an array for summary_mode "sketch", as the text of a leaf: dtype,
+    shape, Norm, hash64 and sketch (docs/sketch.md). `dtype` as for tensor_stats.
+    """
+
+def sketch_distance(x: str, y: str) -> dict[str, Any]:
+    """
+    Return the estimated distance, relative distance and cosine of the tensors behind two records,
+    with the half-widths of their 95 % intervals. ValueError: a record that lies, another k, seed or
+    number of elements, or a part of a tensor.
+    """
 
 def round12(x: float) -> float:
     """Return x as printed with 12 decimals."""
