@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,11 @@ import torch
 from precheck_golden import table
 from precheck_support import Runner, call, msprobe, tensor, write_dump
 
+from msprobe.precheck.devices import Device
+from msprobe.precheck.dump import Call
 from msprobe.precheck.inputs import InputMaker, fill_floats
+from msprobe.precheck.options import Options
+from msprobe.precheck.replay import Replayer
 
 __all__ = ["msprobe"]  # a fixture
 
@@ -264,3 +269,75 @@ def test_meta_file_holds_the_checksums_of_the_inputs(msprobe: Runner, tmp_path: 
     (meta,) = (tmp_path / "out0").glob("*meta*.json")
     checksum = json.loads(meta.read_text("utf-8"))["inputs"]["Torch.abs.0"]
     assert f"inputs={checksum}" in details["Torch.abs.0.forward.output.0"][22]
+
+
+class _Accelerator(Device):
+    """A device whose work ends later than the calls that asked for it, as queues of accelerators do."""
+
+    @property
+    def is_cpu(self) -> bool:
+        return False
+
+    def to(self, tensor: torch.Tensor) -> torch.Tensor:
+        return tensor.clone()
+
+
+def test_the_reference_runs_beside_the_device() -> None:
+    """The device's result is filled in by another thread, and not before the reference has begun."""
+    reference_began = threading.Event()
+    queue: list[threading.Thread] = []
+    order: list[str] = []
+
+    def device(x: torch.Tensor) -> torch.Tensor:
+        order.append("device")
+        out = torch.zeros_like(x)
+
+        def work() -> None:
+            if reference_began.wait(60):
+                out.copy_(x + 1)
+
+        queue.append(threading.Thread(target=work))
+        queue[-1].start()
+        return out
+
+    def reference(x: torch.Tensor) -> torch.Tensor:
+        order.append("reference")
+        reference_began.set()
+        queue[0].join()
+        return x + 1
+
+    record: dict[str, Any] = call(tensor("float32", [64], -1.0, 1.0))
+    options = Options("acc_check", old_face=False, multi=False, api_info="", out_path="", rules="base")
+    replayer = Replayer(options, None, _Accelerator("cpu", 0), "", has_data_files=False)
+    prepared = replayer.prepare(Call("Torch.abs.0", record))
+    prepared.functions = [(device, reference)]
+    outcome, _ = replayer.judge(prepared)
+    assert order == ["device", "reference"]
+    assert outcome.forward == "pass", [row.message for row in outcome.rows]
+
+
+def test_gradients_of_the_reference_run_beside_the_device() -> None:
+    order: list[str] = []
+
+    def doubled(who: str) -> Any:
+        class Doubled(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+                return x * 2
+
+            @staticmethod
+            def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
+                order.append(who)
+                return gradient * 2
+
+        return Doubled.apply
+
+    record: dict[str, Any] = call(tensor("float32", [8], -1.0, 1.0, requires_grad=True))
+    backward: dict[str, Any] = {"input": [tensor("float32", [8], -1.0, 1.0)], "output": []}
+    options = Options("acc_check", old_face=False, multi=False, api_info="", out_path="", rules="base")
+    replayer = Replayer(options, None, _Accelerator("cpu", 0), "", has_data_files=False)
+    prepared = replayer.prepare(Call("Torch.abs.0", record, backward))
+    prepared.functions = [(doubled("device"), doubled("reference"))]
+    outcome, _ = replayer.judge(prepared)
+    assert order == ["device", "reference"]
+    assert (outcome.forward, outcome.backward) == ("pass", "pass")

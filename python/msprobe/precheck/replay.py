@@ -426,8 +426,12 @@ class _Work:
         targets = match_gradients(self._reference.output, self._gradients)
         if isinstance(targets, str):
             return targets
-        run_gradients(self._reference.output, targets, None)
-        run_gradients(self._candidate.output, targets, self._device)
+        if self._device.is_cpu:
+            run_gradients(self._reference.output, targets, None)
+            run_gradients(self._candidate.output, targets, self._device)
+        else:  # as the forward: the device works meanwhile
+            run_gradients(self._candidate.output, targets, self._device)
+            run_gradients(self._reference.output, targets, None)
         kept = None
         if baseline is not None:
             with contextlib.suppress(Exception):  # no baseline then
