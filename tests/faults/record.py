@@ -174,7 +174,7 @@ def preload() -> None:
     """Let the fork server import what every run needs; to be called before the first run."""
     here = str(Path(__file__).resolve().parent)
     os.environ["PYTHONPATH"] = os.pathsep.join(p for p in (here, os.environ.get("PYTHONPATH", "")) if p)
-    multiprocessing.get_context("forkserver").set_forkserver_preload(["heavy", "corpus", "record"])
+    multiprocessing.get_context("forkserver").set_forkserver_preload(["heavy", "corpus", "record", "score"])
 
 
 def sketch_problem() -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import re
 import subprocess
@@ -11,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+SECONDS = 300  # after which a comparison is given up
 ENTRY = re.compile(r"(.*?\.(?:forward|backward|parameters_grad)(?:\.\d+(?=\.|$))?)")
 
 
@@ -47,24 +49,43 @@ class Outcome:
         return not self.error and not self.findings and self.verdict == "none"
 
 
-def command() -> list[str]:
-    """The command under test: $MSPROBE_BIN, or the package that recorded the runs."""
-    given = os.environ.get("MSPROBE_BIN")
-    return [os.path.abspath(given)] if given else [sys.executable, "-m", "msprobe"]
-
-
 def run_compare(target: Path, golden: Path, out: Path) -> Outcome:
-    """Run our `compare` on two folders of steps."""
-    line = [*command(), "compare", "-tp", str(target), "-gp", str(golden), "-o", str(out), "--no-html"]
-    try:
-        done = subprocess.run(line, capture_output=True, text=True, timeout=300, check=False)
-    except subprocess.TimeoutExpired:
-        return Outcome(error="compare took more than 300 s")
+    """Run our `compare` on two folders of steps: the command line of the package, or of $MSPROBE_BIN."""
+    arguments = ["compare", "-tp", str(target), "-gp", str(golden), "-o", str(out), "--no-html"]
+    out.mkdir(parents=True, exist_ok=True)
+    given = os.environ.get("MSPROBE_BIN")
+    if given:
+        with (out / "log").open("w") as log:
+            status = subprocess.run([given, *arguments], stdout=log, stderr=log, check=False).returncode
+    else:
+        status = forked(arguments, out / "log")
     summaries = sorted(out.glob("compare_summary_*.json"))
-    if done.returncode != 0 or len(summaries) != 1:
-        last = (done.stderr.strip() or done.stdout.strip()).splitlines()[-1:]
-        return Outcome(error=f"compare ended with {done.returncode}: {' '.join(last)}")
+    if status != 0 or len(summaries) != 1:
+        last = (out / "log").read_text().strip().splitlines()[-1:]
+        return Outcome(error=f"compare ended with {status}: {' '.join(last)}")
     return read_summary(json.loads(summaries[0].read_text()))
+
+
+def forked(arguments: list[str], log: Path) -> int:
+    """The exit status of the command line, run in a process of the fork server, which has torch already."""
+    process = multiprocessing.get_context("forkserver").Process(target=command_line, args=(arguments, str(log)))
+    process.start()
+    process.join(SECONDS)
+    if process.is_alive():
+        process.kill()
+        process.join()
+    return -1 if process.exitcode is None else process.exitcode
+
+
+def command_line(arguments: list[str], log: str) -> None:
+    """`msprobe` with these arguments; what it prints goes to a file."""
+    from msprobe.__main__ import main
+
+    file = os.open(log, os.O_CREAT | os.O_WRONLY | os.O_TRUNC)
+    os.dup2(file, 1)
+    os.dup2(file, 2)
+    sys.argv = ["msprobe", *arguments]
+    sys.exit(main())
 
 
 def read_summary(summary: dict[str, Any]) -> Outcome:

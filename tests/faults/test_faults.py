@@ -118,20 +118,9 @@ def test_some_faults_are_named_first_and_clean_runs_are_silent(some: tuple[Path,
             assert outcome["word"] == expected, (answer["case"], mode, outcome["findings"][:2], answer["truth"])
 
 
-def test_a_case_that_cannot_run_is_an_error_line_and_status_1(tmp_path: Path) -> None:
-    broken = tmp_path / "broken.py"
-    broken.write_text(
-        f"import sys\nsys.path.insert(0, {str(HERE)!r})\n"
-        "import run_faults, tuned, inject\n"
-        "case = next(c for c in tuned.TUNED if c.name == 'tanh-from-a-table')\n"
-        "if __name__ == '__main__':\n"
-        "    import score\n"
-        "    score.command = lambda: ['false']\n"
-        "    run_faults.run_compare = score.run_compare\n"
-        "    sys.argv[1:] = ['--only', case.name]\n"
-        "    sys.exit(run_faults.main())\n"
-    )
-    done = subprocess.run([sys.executable, str(broken)], capture_output=True, text=True, timeout=120, check=False)
+def test_a_case_that_cannot_run_is_an_error_line_and_status_1(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MSPROBE_BIN", "/bin/false")
+    done = run("--only", "tanh-from-a-table")
     assert done.returncode == 1
     assert "error: tanh-from-a-table, tensor: compare ended with 1" in done.stderr
     assert "| tensor | 0 / 0 | 0 / 0 |" in done.stdout
