@@ -58,6 +58,26 @@ def bert() -> tuple[nn.Module, Callable[[nn.Module], torch.Tensor]]:
     return BertForSequenceClassification(config), lambda m: m(tokens, attention_mask=mask, labels=labels).loss
 
 
+def sentences() -> tuple[nn.Module, Callable[[nn.Module], torch.Tensor]]:
+    """A sentence encoder as all-MiniLM-L6: BERT of 6 layers, mean of the tokens, unit length, contrastive loss."""
+    from transformers import BertConfig, BertModel
+
+    config = BertConfig(
+        vocab_size=128, hidden_size=48, num_hidden_layers=6, num_attention_heads=12, intermediate_size=192
+    )
+    tokens, mask = ids(), torch.ones(2, 12, dtype=torch.long)
+    mask[1, 7:] = 0
+
+    def loss(m: nn.Module) -> torch.Tensor:
+        hidden = m(tokens, attention_mask=mask).last_hidden_state
+        weight = mask.unsqueeze(-1).to(hidden.dtype)
+        mean = (hidden * weight).sum(1) / weight.sum(1).clamp(min=1e-9)
+        unit = nn.functional.normalize(mean, p=2, dim=1)
+        return nn.functional.cross_entropy(unit @ unit.T * 20, torch.arange(2))
+
+    return BertModel(config, add_pooling_layer=False), loss
+
+
 def gpt2() -> tuple[nn.Module, Callable[[nn.Module], torch.Tensor]]:
     from transformers import GPT2Config, GPT2LMHeadModel
 
@@ -142,6 +162,7 @@ def vit() -> tuple[nn.Module, Callable[[nn.Module], torch.Tensor]]:
 MODELS: dict[str, Build] = {
     "llama": llama,
     "bert": bert,
+    "sentences": sentences,
     "gpt2": gpt2,
     "moe": moe,
     "conv": conv,

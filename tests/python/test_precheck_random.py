@@ -48,6 +48,45 @@ def test_another_distribution_is_an_error(name: str, spoil: Callable[[torch.Tens
     assert compare_samples(name, first, spoil(second))[0] == "error"
 
 
+def attention(seed: int, dropout: float = 0.1) -> torch.Tensor:
+    """Attention of fixed inputs, its weights dropped at random."""
+    query, key, value = (torch.randn(2, 6, 12, 16, generator=torch.Generator().manual_seed(k)) for k in range(3))
+    torch.manual_seed(seed)
+    # A value that is not around 0: a dropped weight lowers the whole row.
+    return torch.nn.functional.scaled_dot_product_attention(query, key, value + 2, dropout_p=dropout)
+
+
+def test_dropped_weights_of_attention_are_felt_by_whole_rows() -> None:
+    """Elements of a row hang together: as independent ones they would be accused in every few runs."""
+    accused = 0
+    for seed in range(0, 400, 2):
+        first, second = attention(seed), attention(seed + 1)
+        status, message = compare_samples("scaled_dot_product_attention", first, second)
+        assert status == "pass", f"seed {seed}: {message}"
+        accused += compare_samples("rand_like_but_signed", first, second)[0] == "error"
+    assert accused > 0  # the check of single elements is the wrong one here
+
+
+def test_attention_that_is_off_is_an_error() -> None:
+    right, other = attention(1), attention(2)
+    assert compare_samples("scaled_dot_product_attention", right, other + 0.5)[0] == "error"
+    assert compare_samples("scaled_dot_product_attention", right, attention(3, dropout=0.6) * 2)[0] == "error"
+
+
+def test_recurrent_dropout_is_not_accused_of_what_one_layer_dropped() -> None:
+    def run(seed: int) -> torch.Tensor:
+        torch.manual_seed(seed)
+        return net(x)[0].detach()
+
+    torch.manual_seed(0)
+    net = torch.nn.LSTM(6, 8, num_layers=2, dropout=0.5)
+    x = torch.randn(40, 2, 6)
+    for seed in range(40):
+        assert compare_samples("lstm", run(2 * seed), run(2 * seed + 1))[0] == "pass"
+    status, _ = compare_samples("lstm", run(0), torch.full_like(run(0), torch.nan))
+    assert status == "error"
+
+
 def dropped(source: torch.Tensor, p: float, scale: float, seed: int = 0) -> torch.Tensor:
     keep = torch.rand(source.shape, generator=torch.Generator().manual_seed(seed)) >= p
     return (source.double() * keep * scale).to(source.dtype)

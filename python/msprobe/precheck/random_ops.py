@@ -20,6 +20,9 @@ _RANDOM = words(
 _RECURRENT = words("lstm gru rnn_tanh rnn_relu")
 _UNIT = words("bernoulli bernoulli_ rand rand_like")  # draws lie in [0, 1]
 _PLAIN_DROPOUT = words("dropout dropout_")
+# What one element of the last dimension draws, the others of its row feel: a dropped weight of attention takes part in
+# the whole row, draws without replacement and shares of one sum exclude one another.
+_ROWS = words("scaled_dot_product_attention multi_head_attention_forward multinomial gumbel_softmax")
 # sign tests: at 5.1 standard deviations a right device is accused once in three million comparisons
 _LIMIT = 5.1
 _LEAST = 30
@@ -80,17 +83,34 @@ def compare_samples(name: str, bench: torch.Tensor, device: torch.Tensor) -> tup
     if b.numel() < _LEAST:
         return "pass", f"{figures}; fewer than {_LEAST} elements"
     center = b.nanmedian()
+    rows = independent_rows(name, bench.shape)
+    if rows < 2:
+        return "pass", f"{figures}; all elements hang together: location and spread are not tested"
     for what, x, y in (("location", d, b), ("spread", (d - center).abs(), (b - center).abs())):
-        z = sign_deviation(x, y)
+        z = sign_deviation(x, y, rows)
         if z > _LIMIT:
             return "error", f"{figures}; {what} differs by {z:.3g} standard deviations of a sign test"
     return "pass", figures
 
 
-def sign_deviation(x: torch.Tensor, y: torch.Tensor) -> float:
-    """How far the counts of x > y and x < y are from even, in standard deviations; ties do not count."""
-    above, below = int((x > y).sum()), int((x < y).sum())
-    return abs(above - below) / math.sqrt(above + below) if above + below else 0.0
+def independent_rows(name: str, shape: torch.Size) -> int:
+    """Into how many parts of equal size, one after the other, the elements fall that draw independently."""
+    if name in _RECURRENT:
+        return 1  # what a layer drops is felt by all later steps
+    if name in _ROWS and shape:
+        return math.prod(shape[:-1])
+    return math.prod(shape)
+
+
+def sign_deviation(x: torch.Tensor, y: torch.Tensor, rows: int) -> float:
+    """How far the counts of x > y and x < y are from even, in standard deviations; ties do not count.
+
+    Elements of one of the `rows` may depend on one another: the surplus of a row is one draw, symmetric around 0, and
+    the variance of the sum is that of the surpluses. With rows of one element this is the sign test.
+    """
+    surplus = torch.sign(x - y).nan_to_num().reshape(rows, -1).sum(1)
+    squares = float((surplus * surplus).sum())
+    return abs(float(surplus.sum())) / math.sqrt(squares) if squares else 0.0
 
 
 def judge_dropout(row: _core.PrecheckRow, name: str, p: float, source: torch.Tensor, device: torch.Tensor) -> None:
