@@ -9,6 +9,22 @@
 
 namespace msprobe::bindings {
 
+Result<std::string> ReplayCalls(const std::string& jobs) {
+  namespace nb = nanobind;
+  const nb::gil_scoped_acquire acquire;
+  try {
+    return nb::cast<std::string>(
+        nb::module_::import_("msprobe.precheck.culprit").attr("scores")(jobs));
+  } catch (const nb::python_error& e) {
+    const std::string text = e.what();
+    const size_t end = text.rfind('\n');
+    const bool missing = e.matches(PyExc_ImportError);
+    return Error(ErrorCode::kUnsupported,
+                 missing ? "PyTorch cannot be imported"
+                         : text.substr(end == std::string::npos ? 0 : end + 1));
+  }
+}
+
 void RegisterCli(nanobind::module_& m) {
   namespace nb = nanobind;
   m.def(
@@ -24,6 +40,7 @@ void RegisterCli(nanobind::module_& m) {
           const nb::gil_scoped_acquire acquire;
           return nb::cast<int>(nb::module_::import_("msprobe.doctor").attr("main")(options));
         };
+        hooks.replay = &ReplayCalls;
         hooks.metrics = &MetricsOfFolder;
         const nb::gil_scoped_release release;
         return cli::Main(argv, hooks);

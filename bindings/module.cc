@@ -6,6 +6,7 @@ NB_MODULE(_core, m) {
   RegisterCli(m);
   RegisterCollect(m);
   RegisterCompare(m);
+  RegisterCulprit(m);
   RegisterMetrics(m);
   RegisterPrecheck(m);
 }

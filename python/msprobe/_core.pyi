@@ -399,6 +399,25 @@ def analyze_differences(options: CompareOptions) -> DifferenceResult:
     Search the first entries that differ (-da), write JSON. Raises as compare().
     """
 
+def culprit_score(y: tuple[int, str], reference: int, native: tuple[int, str] | None, condition: int, shape: tuple[int, int], kappa: float) -> tuple[float, float, float, float]:
+    """
+    Largest and root mean square ratio of |y - reference| to the error that rounding explains, then the Euclidean norms of the error and the reference. Addresses; `shape` is (elements, length of the last axis).
+    """
+
+def culprit_kappa(api: str, n: float, sixteen: bool) -> float:
+    """
+    How many roundings of the accumulating type a call of this API adds up.
+    """
+
+def culprit_parameter_kappa(n: float) -> float:
+    """The same for the gradient of a parameter."""
+
+def culprit_is_product(api: str) -> bool:
+    """Does the API multiply two operands and add up?"""
+
+def culprit_is_low_precision(api: str) -> bool:
+    """Does autocast run the API in its 16-bit type?"""
+
 def tensor_stats(array: Annotated[NDArray[Any], dict(device='cpu', writable=False)], dtype: str = '') -> dict[str, Any]:
     """
     Return Max, Min, Mean and Norm of an array in CPU memory, and its counts of NaN and infinity.

@@ -14,6 +14,7 @@
 #include "app/compare_summary.h"
 #include "app/compare_table.h"
 #include "app/compare_text.h"
+#include "app/culprit_app.h"
 #include "app/json_rows.h"
 #include "app/junit.h"
 #include "app/output_folder.h"
@@ -332,6 +333,7 @@ Status RunJob(const CompareOptions& options, const compare::Options& engine,
   out.first_bad = comparison->first_bad;
   out.notes = comparison->notes;
   out.comparison = comparison;
+  if (options.culprit != CulpritChoice::kOff) IndexEntries(*comparison, out);
   return {};
 }
 
@@ -574,6 +576,7 @@ Result<CompareRun> Compare(const CompareOptions& options, LogSink& outer_log,
   CloseJournals(run, cancel);
   if (AllFailed(run)) return FailureOf(run, options);
   if (shared.json) MSPROBE_TRY(shared.json->Commit());
+  FindCulprits(options, run, log, cancel);
   SumUp(run);
   run.messages = log.Take();
   run.seconds = MonotonicSeconds() - begin;

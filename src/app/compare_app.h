@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -18,6 +19,7 @@
 #include "compare/postprocess.h"
 #include "config/compare_config.h"
 #include "config/postprocess_config.h"
+#include "culprit/culprit.h"
 
 namespace msprobe::app {
 
@@ -26,6 +28,10 @@ using compare::Backend;
 using compare::Counts;
 using compare::Face;
 using compare::RuleSet;
+
+// Whether the operator at fault is searched (culprit_app.h). kAuto: on the new face, when the dumps
+// hold the evidence.
+enum class CulpritChoice : uint8_t { kAuto, kOn, kOff };
 
 struct CompareOptions {
   compare::Face face = compare::Face::kNew;
@@ -56,7 +62,11 @@ struct CompareOptions {
   std::shared_ptr<UserMetrics> user_metrics;  // tensor mode: columns of the user's own; null: none
   std::string json_path, junit_path;          // rows as JSON lines, entries as JUnit XML; "" = no
   bool html = false;                          // write compare_report_*.html
-  std::string command;                        // for the summary: "compare"
+  CulpritChoice culprit = CulpritChoice::kAuto;
+  culprit::ReplayFn replay;         // empty: calls are not replayed
+  culprit::ScoreModel score_model;  // limits and constants of the search
+  bool loss_impact = false;         // effects of all introduced errors on the loss
+  std::string command;              // for the summary: "compare"
   std::vector<std::pair<std::string, std::string>>
       echo;  // options as the user gave them, for the summary
 };
@@ -76,6 +86,8 @@ struct RankOutcome {
   std::shared_ptr<const compare::Comparison> comparison;  // with keep_rows
   std::shared_ptr<const UserColumns> user;                // with user_metrics, like comparison
   std::shared_ptr<compare::PieceJournal> journal;         // while the run goes on
+  std::shared_ptr<const culprit::Report> culprit;         // null: not searched
+  std::unordered_map<std::string, uint64_t> rows_of_entries;  // first row of each; for the search
 };
 
 struct CompareRun {

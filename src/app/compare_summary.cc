@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "app/compare_text.h"
+#include "app/culprit_app.h"
 #include "base/text.h"
 #include "base/time.h"
 #include "json/json.h"
@@ -49,6 +50,9 @@ void WriteFirstBad(Writer& w, const RankOutcome* rank) {
   w.Key("row").String(bad.row);
   w.Key("row_index").Uint(bad.row_index);
   w.Key("reason").String(bad.reason);
+  if (rank->culprit && !rank->culprit->findings.empty()) {
+    w.Key("kind").String(culprit::KindName(rank->culprit->findings.front().kind));
+  }
   w.EndObject();
 }
 
@@ -91,6 +95,10 @@ void WriteRank(Writer& w, const RankOutcome& r, Face face) {
     WriteCounts(w, r.counts, face, r.mode);
     w.Key("first_bad");
     WriteFirstBad(w, &r);
+    if (r.culprit) {
+      w.Key("culprit");
+      culprit::WriteReport(w, *r.culprit);
+    }
     w.Key("not_compared");
     WriteNotCompared(w, r.not_compared);
     w.Key("notes");
@@ -264,6 +272,10 @@ std::string SummaryJson(const CompareOptions& options, const CompareRun& run) {
   WriteCounts(w, run.counts, options.face, std::nullopt);
   w.Key("first_bad");
   WriteFirstBad(w, run.first_bad_rank ? &run.ranks[*run.first_bad_rank] : nullptr);
+  if (const culprit::Report* report = CulpritOf(run)) {
+    w.Key("culprit");
+    culprit::WriteReport(w, *report);
+  }
   w.Key("path").String(options.output_dir);
   if (!run.html_path.empty()) w.Key("html").String(run.html_path);
   w.Key("ranks").StartArray();
@@ -278,7 +290,10 @@ std::string SummaryJson(const CompareOptions& options, const CompareRun& run) {
 
 std::string AnswerText(const CompareOptions& options, const CompareRun& run) {
   std::vector<std::string> lines;
-  AddFirstBad(run, lines);
+  const std::vector<std::string> culprit = CulpritLines(run);
+  lines.insert(lines.end(), culprit.begin(), culprit.end());
+  const culprit::Report* found = CulpritOf(run);
+  if (found == nullptr || found->findings.empty()) AddFirstBad(run, lines);
   lines.push_back("Rows: " + CountsText(options, run.counts));
   const std::vector<NotCompared> rest = MergeNotCompared(run);
   constexpr size_t kMaxReasons = 4;

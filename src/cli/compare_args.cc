@@ -81,6 +81,14 @@ void AddShared(CLI::App& app, CompareArgs& out) {
   app.add_flag("--no-html", out.no_html,
                out.face == Face::kNew ? "no compare_report_*.html" : "the default of this spelling")
       ->group(kReport);
+  app.add_flag("--culprit", out.culprit,
+               "name the operator at fault (default of the newer spelling where the dumps tell)")
+      ->group(kCommon);
+  app.add_flag("--no-culprit", out.no_culprit, "do not search the operator at fault")
+      ->group(kCommon);
+  app.add_flag("--loss-impact", out.loss_impact,
+               "effects of all introduced errors on the loss; replays both sides")
+      ->group(kCommon);
   app.add_flag("--html", out.html,
                out.face == Face::kNew ? "the default of this spelling"
                                       : "also compare_report_*.html, a page to look at")

@@ -28,6 +28,7 @@ struct CompareArgs {
   bool explain_rules = false;
   std::string fail_on;  // words separated by commas
   bool no_html = false, html = false;
+  bool culprit = false, no_culprit = false, loss_impact = false;
   bool consistent_check = false;
   std::string backend;
   bool diff_analyze = false, resume = false;

@@ -239,6 +239,14 @@ app::CompareOptions MakeOptions(const CompareArgs& args, LogSink& log, FailOn& f
                            .At("--html")
                            .Hint("leave one of them out"));
   }
+  out.loss_impact = args.loss_impact;
+  if (args.culprit) out.culprit = app::CulpritChoice::kOn;
+  if (args.no_culprit) out.culprit = app::CulpritChoice::kOff;
+  if (args.culprit && args.no_culprit) {
+    problems.push_back(Error(ErrorCode::kInvalidArgument, "contradicts --no-culprit")
+                           .At("--culprit")
+                           .Hint("leave one of them out"));
+  }
   if (auto e = ReadRules(args.rules, out, log)) problems.push_back(std::move(*e));
   if (auto e = ReadFailOn(args.fail_on, "unmatched", fail_on)) problems.push_back(std::move(*e));
   CheckMode(args, problems);
@@ -329,6 +337,7 @@ int RunCompare(std::span<const std::string> arguments, Face face, const Hooks& h
   FailOn fail_on;
   app::CompareOptions options;
   if (problems.empty()) options = MakeOptions(args, terminal, fail_on, problems);
+  options.replay = hooks.replay;
   if (problems.empty()) ReadMetrics(args, hooks, options, problems);
   if (!problems.empty()) {
     terminal.PrintErrors(problems);

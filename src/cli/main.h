@@ -18,6 +18,8 @@ struct Hooks {
   std::function<int(const std::string& options)> precheck;
   // doctor: checked options as JSON text in, exit status out.
   std::function<int(const std::string& options)> doctor;
+  // compare: replays of recorded calls for the search of the culprit. Must not throw.
+  std::function<Result<std::string>(const std::string& jobs)> replay;
   // compare --metrics: the functions of a folder. Must not throw.
   std::function<Result<std::shared_ptr<app::UserMetrics>>(const std::string& folder)> metrics;
 };

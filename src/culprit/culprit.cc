@@ -1,0 +1,301 @@
+#include "culprit/culprit.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "culprit/judge.h"
+
+namespace msprobe::culprit {
+namespace {
+
+// Modules with recorded calls (or modules) inside, by base name.
+std::unordered_set<std::string_view> FullModules(const Run& run) {
+  std::unordered_set<std::string_view> out;
+  for (const Entry& e : run.entries) {
+    if (e.parent.empty()) continue;
+    const std::string_view api = PartsOf(e.parent).base;
+    out.insert(api);
+  }
+  return out;
+}
+
+std::unordered_map<std::string, double> GradientScale(const Run& run) {
+  std::unordered_map<std::string, double> out;
+  for (const Entry& e : run.entries) {
+    if (e.kind != Kind::kApiBackward && e.kind != Kind::kModuleBackward &&
+        e.kind != Kind::kParameterGrad)
+      continue;
+    for (uint32_t i = e.first; i < e.first + e.count; ++i) {
+      const Leaf& leaf = run.leaves[i];
+      if (leaf.kind != LeafKind::kTensor || !std::isfinite(leaf.norm)) continue;
+      double& scale = out[ShapeText(leaf.shape)];
+      scale = std::max(scale, leaf.norm);
+    }
+  }
+  return out;
+}
+
+Mode ModeOf(const Run& target, const Run& golden) {
+  if (target.has_files && golden.has_files) return Mode::kTensor;
+  return target.has_sketches && golden.has_sketches ? Mode::kSketch : Mode::kStatistics;
+}
+
+class Replays {
+ public:
+  Replays(const Case& c, const Options& options, Report& report)
+      : case_(c), options_(options), report_(report) {}
+
+  Scores Run() {
+    Scores out;
+    if (case_.mode != Mode::kTensor) return out;
+    if (!options_.replay) {
+      report_.notes.emplace_back(
+          "not replayed: this executable is without Python; judged by growth");
+      return out;
+    }
+    const ReplayJobs jobs = FirstJobs();
+    if (jobs.calls.empty() && jobs.parameters.empty()) return out;
+    Result<ReplayScores> target = Ask(jobs);
+    if (!target.ok()) {
+      report_.notes.push_back("not replayed: " + target.error().message + "; judged by growth");
+      return out;
+    }
+    out.target = std::move(target).value();
+    out.replayed = true;
+    Count(out.target);
+    const ReplayJobs second = SecondJobs(out.target);
+    if (second.calls.empty() && second.parameters.empty()) return out;
+    Result<ReplayScores> golden = Ask(second);
+    if (golden.ok()) out.golden = std::move(golden).value();
+    AddEffects(out);
+    return out;
+  }
+
+  // Benjamini & Hochberg over all replayed entries.
+  void Discover(Scores& scores) const {
+    std::vector<double> p;
+    for (const auto& [name, entry] : scores.target.entries) {
+      if (entry.reason.empty()) p.push_back(PValue(options_.model, entry.Worst()));
+    }
+    scores.discovery_limit = DiscoveryLimit(options_.model, p, p.size());
+    report_.discoveries = static_cast<uint64_t>(
+        std::count_if(p.begin(), p.end(), [&](double v) { return v <= scores.discovery_limit; }));
+  }
+
+ private:
+  Result<ReplayScores> Ask(const ReplayJobs& jobs) const {
+    MSPROBE_ASSIGN(const std::string answer, options_.replay(JobsJson(jobs)));
+    return ReadScores(answer);
+  }
+
+  // Stage one: what differs between the runs.
+  ReplayJobs FirstJobs() const {
+    ReplayJobs jobs;
+    jobs.dump = case_.target.path;
+    jobs.limit = options_.model.limit;
+    std::unordered_map<std::string_view, size_t> known;
+    for (uint32_t t = 0; t < case_.target.entries.size(); ++t) {
+      const Entry& e = case_.target.entries[t];
+      const uint32_t g = case_.alignment.of_target[t];
+      if (g == kNowhere || Unchanged(t, g)) continue;
+      if (e.kind == Kind::kParameterGrad) {
+        for (ParameterJob& job : ParameterJobs(case_.target, t))
+          jobs.parameters.push_back(std::move(job));
+        continue;
+      }
+      if (e.kind != Kind::kApiForward && e.kind != Kind::kApiBackward) continue;
+      const auto [it, fresh] = known.emplace(e.base, jobs.calls.size());
+      if (fresh) jobs.calls.push_back({std::string(e.base), {}, false, false});
+      (e.kind == Kind::kApiForward ? jobs.calls[it->second].forward
+                                   : jobs.calls[it->second].backward) = true;
+    }
+    return jobs;
+  }
+
+  // The same results from whatever inputs: nothing to explain. A gradient's inputs are those of
+  // its call as well.
+  bool Unchanged(uint32_t t, uint32_t g) const {
+    const Entry& e = case_.target.entries[t];
+    for (uint32_t i = e.first; i < e.first + e.count; ++i) {
+      const Leaf& a = case_.target.leaves[i];
+      if (a.kind != LeafKind::kTensor ||
+          (e.kind == Kind::kParameterGrad && a.role != Role::kOutput))
+        continue;
+      const Leaf* b = case_.golden.FindLeaf(g, a.role, a.name);
+      if (b == nullptr || !a.has_key || !b->has_key || a.key != b->key) return false;
+    }
+    return true;
+  }
+
+  // Stage two: the golden side of what the target shows, and both sides for the figures.
+  ReplayJobs SecondJobs(const ReplayScores& target) const {
+    ReplayJobs jobs;
+    jobs.dump = case_.golden.path;
+    jobs.other = case_.target.path;
+    jobs.limit = options_.model.limit;
+    std::unordered_map<std::string, size_t> known;
+    for (uint32_t t = 0; t < case_.target.entries.size(); ++t) {
+      const Entry& e = case_.target.entries[t];
+      const uint32_t g = case_.alignment.of_target[t];
+      if (g == kNowhere) continue;
+      if (e.kind == Kind::kParameterGrad) {
+        AddParameters(target, e, g, jobs);
+        continue;
+      }
+      const auto it = target.entries.find(e.name);
+      const bool asked = it != target.entries.end() && it->second.reason.empty();
+      if (!asked || (it->second.Worst() <= options_.model.limit && !options_.loss_impact)) continue;
+      const std::string base(case_.golden.entries[g].base);
+      const auto [at, fresh] = known.emplace(base, jobs.calls.size());
+      if (fresh) jobs.calls.push_back({base, std::string(e.base), false, false});
+      (e.kind == Kind::kApiForward ? jobs.calls[at->second].forward
+                                   : jobs.calls[at->second].backward) = true;
+    }
+    return jobs;
+  }
+
+  void AddParameters(const ReplayScores& target, const Entry& e, uint32_t g,
+                     ReplayJobs& jobs) const {
+    bool over = false;
+    for (const auto& [key, score] : target.entries) {
+      over |= key.starts_with(e.name + ":") && score.Worst() > options_.model.limit;
+    }
+    if (!over) return;
+    for (ParameterJob& job : ParameterJobs(case_.golden, g))
+      jobs.parameters.push_back(std::move(job));
+  }
+
+  void Count(const ReplayScores& scores) {
+    for (const auto& [name, entry] : scores.entries) {
+      if (entry.reason.empty()) {
+        ++report_.replayed;
+      } else {
+        ++report_.not_replayed[entry.reason];
+      }
+    }
+  }
+
+  // The second stage knows both sides: its figures belong to the target's leaves.
+  void AddEffects(Scores& scores) const {
+    for (const auto& [name, entry] : scores.golden.entries) {
+      const uint32_t g = case_.golden.Find(name);
+      if (g == kNowhere || case_.alignment.of_golden[g] == kNowhere) continue;
+      const auto it =
+          scores.target.entries.find(case_.target.entries[case_.alignment.of_golden[g]].name);
+      if (it == scores.target.entries.end()) continue;
+      for (LeafScore& leaf : it->second.leaves) {
+        for (const LeafScore& other : entry.leaves) {
+          if (other.leaf != leaf.leaf) continue;
+          leaf.inherited = other.inherited;
+          leaf.amplification = other.amplification;
+          leaf.impact = other.impact;
+        }
+      }
+    }
+  }
+
+  const Case& case_;
+  const Options& options_;
+  Report& report_;
+};
+
+// The loss: the last forward call with one floating element whose gradient was recorded.
+void FindLoss(const Case& c, const Scores& scores, Report& report) {
+  for (uint32_t t = static_cast<uint32_t>(c.target.entries.size()); t-- > 0;) {
+    const Entry& e = c.target.entries[t];
+    const uint32_t g = c.alignment.of_target[t];
+    if (e.kind != Kind::kApiForward || g == kNowhere) continue;
+    const Leaf* a = c.target.FindLeaf(t, Role::kOutput, "output.0");
+    const Leaf* b = c.golden.FindLeaf(g, Role::kOutput, "output.0");
+    if (a == nullptr || b == nullptr || a->elements != 1 || !a->floating || a->requires_grad != 1)
+      continue;
+    if (!std::isfinite(a->max) || !std::isfinite(b->max)) continue;
+    report.loss.known = true;
+    report.loss.difference = a->max - b->max;
+    break;
+  }
+  for (const auto& [name, entry] : scores.target.entries) {
+    for (const LeafScore& leaf : entry.leaves) {
+      if (std::isfinite(leaf.impact)) report.loss.sum += leaf.impact;
+    }
+  }
+}
+
+}  // namespace
+
+Result<Report> FindCulprit(const Input& input, const Options& options) {
+  Report report;
+  report.q = options.model.q;
+  MSPROBE_ASSIGN(const std::unique_ptr<Run> target, ReadRun(input.target_json));
+  MSPROBE_ASSIGN(const std::unique_ptr<Run> golden, ReadRun(input.golden_json));
+  const KeyKind keys = FillKeys(*target, *golden);
+  report.mode = ModeOf(*target, *golden);
+  const auto tells = [](const Run& r) {
+    return r.has_files || r.has_sketches || r.has_hash64 || !r.origins.empty();
+  };
+  report.evidence = tells(*target) && tells(*golden);
+  if (keys == KeyKind::kNone && report.mode == Mode::kStatistics && !target->has_statistics) {
+    report.verdict = Verdict::kNotJudged;
+    report.reason = "the dumps hold neither tensors, sketches, hashes nor statistics";
+    return report;
+  }
+  Distances distances(*target, *golden);
+  const Alignment alignment = Align(*target, *golden, distances);
+  const bool any = std::any_of(alignment.of_target.begin(), alignment.of_target.end(),
+                               [](uint32_t g) { return g != kNowhere; });
+  if (!any) {
+    report.verdict = Verdict::kNotJudged;
+    report.reason = "no call of one dump is a call of the other";
+    return report;
+  }
+  const Provenance target_sources(*target);
+  const Provenance golden_sources(*golden);
+  Case c{*target,
+         *golden,
+         alignment,
+         target_sources,
+         golden_sources,
+         distances,
+         keys,
+         report.mode,
+         target->sixteen || golden->sixteen,
+         FullModules(*target),
+         GradientScale(*golden)};
+  Replays replays(c, options, report);
+  Scores scores = replays.Run();
+  replays.Discover(scores);
+  Judge(c, options, input, report).Walk(scores);
+  if (options.loss_impact && scores.replayed) FindLoss(c, scores, report);
+  return report;
+}
+
+Result<ScoreModel> LearnFloor(std::vector<double> scores, const ScoreModel& before) {
+  std::erase_if(scores, [](double s) { return !std::isfinite(s); });
+  if (scores.size() < kLeastScores) {
+    return Error(ErrorCode::kNothingToDo,
+                 fmt::format("{} scores of clean replays are too few; at least {} are needed",
+                             scores.size(), kLeastScores));
+  }
+  ScoreModel out = before;
+  double logs = 0;
+  double above = 0;
+  double largest = 0;
+  for (const double s : scores) {
+    largest = std::max(largest, s);
+    if (s <= 1) continue;
+    logs += std::log(s);
+    ++above;
+  }
+  // Hill's estimator above 1. With few scores above it the calibrated tail is kept, and only its
+  // weight is raised to what was seen.
+  constexpr double kEnough = 10;
+  out.tail = std::max(above, 1.0) / static_cast<double>(scores.size());
+  if (above >= kEnough) out.exponent = above / logs;
+  constexpr double kMargin = 1.15;
+  out.limit = std::max(before.limit, kMargin * largest);
+  return out;
+}
+
+}  // namespace msprobe::culprit

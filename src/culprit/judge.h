@@ -1,0 +1,128 @@
+// The walk over both runs in order of execution that applies the rules of culprit.md 6.
+#pragma once
+
+#include <map>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "culprit/align.h"
+#include "culprit/culprit.h"
+#include "culprit/provenance.h"
+#include "culprit/run.h"
+#include "culprit/tensors.h"
+
+namespace msprobe::culprit {
+
+// What is known of both runs before the walk.
+struct Case {
+  const Run& target;
+  const Run& golden;
+  const Alignment& alignment;
+  const Provenance& target_sources;
+  const Provenance& golden_sources;
+  Distances& distances;
+  KeyKind keys = KeyKind::kNone;
+  Mode mode = Mode::kStatistics;
+  bool sixteen = false;
+  // Modules with recorded calls inside: judged by these.
+  std::unordered_set<std::string_view> full_target;
+  // Largest norm of a backward leaf of the golden run by shape: the natural scale of gradients that
+  // are zero in exact arithmetic (rule 5).
+  std::unordered_map<std::string, double> gradient_scale;
+};
+
+struct Scores {
+  ReplayScores target, golden;
+  double discovery_limit = -1;  // largest p-value that is a discovery
+  bool replayed = false;        // by anybody at all
+};
+
+// How the deviation of an input is explained (rule 4).
+enum class Entered : uint8_t {
+  kFine,
+  kInherited,
+  kArgument,
+  kStructure,
+  kState,
+  kGlue,
+  kWired,
+  kOtherData
+};
+
+struct Explained {
+  Entered how = Entered::kFine;
+  double deviation = 0;       // relative, to the natural scale
+  uint32_t group = kNowhere;  // kStructure: of the alignment
+  std::string why;            // kArgument: "is another slice of …"
+  Producer target, golden;    // what it came from, where known
+};
+
+class Judge {
+ public:
+  Judge(Case& c, const Options& options, const Input& input, Report& report)
+      : case_(c), options_(options), input_(input), report_(report), front_(input.front) {}
+
+  // Applies all rules; fills findings, consequences and counts of the report.
+  void Walk(const Scores& scores);
+
+ private:
+  struct Pair {
+    uint32_t t, g;
+  };
+  double Noise() const;  // nu
+  void Judged(Pair p);
+  // inputs.cc
+  void Arguments(Pair p, std::vector<Finding>& found);
+  bool IsTrainedNoise(Pair p, const Leaf& t, double deviation) const;
+  bool ScalarsAgree(const Leaf& t, const Leaf& g) const;
+  Explained Explain(Pair p, const Leaf& t, const Leaf& g);
+  Explained ExplainShape(Pair p, const Leaf& t, const Leaf& g);
+  bool Corresponds(const std::vector<Producer>& t, const std::vector<Producer>& g,
+                   Explained& out) const;
+  bool ExplainedByProducer(const Leaf& t, const Leaf& g, const Explained& e);
+  uint32_t GroupOf(const std::vector<Producer>& t, const std::vector<Producer>& g) const;
+  bool IsScaledCopy(Pair p, const Leaf& t, const Leaf& g) const;
+  void Gradients(Pair p, std::vector<Finding>& found);
+  double ScaleOf(Pair p, const Leaf& golden, double norm) const;
+  void Entering(Pair p, const Leaf& t, const Explained& e, std::vector<Finding>& found);
+  // outputs.cc
+  void Introduced(Pair p, std::vector<Finding>& found);
+  void Grown(Pair p, std::vector<Finding>& found);
+  struct Incoming {
+    double sum = 0, largest = 0, others = 1;
+    bool unknown = false, all_equal = true, classes = false;
+  };
+  Incoming InputsOf(Pair p) const;
+  void Add(Incoming& in, const Leaf& t, const Leaf& g) const;
+  void ParameterGrads(Pair p, std::vector<Finding>& found);
+  void Follow(Pair p, bool clean);
+  bool ReplayedEntry(const Entry& e) const;
+  // structure
+  void GroupsAt(uint32_t place, std::vector<Finding>& found);
+  bool NextDeviate(uint32_t place);
+  Finding StructureFinding(uint32_t group, int rule);
+  void MissingGradient(Pair p, std::vector<Finding>& found);
+  void Take(std::vector<Finding>& found, uint64_t place);
+  Finding Make(FindingKind kind, Pair p, const std::string& leaf, int rule) const;
+  std::string Where(const Finding& f) const;
+
+  Case& case_;
+  const Options& options_;
+  const Input& input_;
+  Report& report_;
+  const Scores* scores_ = nullptr;
+  double front_ = 0;
+  size_t next_group_ = 0;
+  bool stopped_ = false;
+  std::unordered_set<uint32_t> told_groups_;
+  std::unordered_set<uint64_t> seen_parameters_;   // keys of parameters that were used before
+  std::unordered_map<std::string, size_t> lines_;  // reason -> finding
+};
+
+// Uses of the parameters whose recorded gradients differ (rule 8). Two jobs per gradient when both
+// hypotheses differ: ":module" and ":shared" after the key.
+std::vector<ParameterJob> ParameterJobs(const Run& run, uint32_t entry);
+
+}  // namespace msprobe::culprit

@@ -1,0 +1,102 @@
+#include "culprit/score_model.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace msprobe::culprit {
+namespace {
+
+using Names = std::span<const std::string_view>;
+
+constexpr std::string_view kProducts[] = {
+    "matmul",       "bmm",        "mm",          "addmm",    "addbmm",       "baddbmm",
+    "linear",       "__matmul__", "__rmatmul__", "einsum",   "addmv",        "mv",
+    "dot",          "inner",      "outer",       "ger",      "tensordot",    "bilinear",
+    "chain_matmul", "kron",       "vdot",        "addr",     "lstm",         "gru",
+    "rnn_tanh",     "rnn_relu",   "lstm_cell",   "gru_cell", "matrix_power", "multi_dot"};
+constexpr std::string_view kConvolutions[] = {
+    "conv1d",           "conv2d",      "conv3d",   "conv_transpose1d", "conv_transpose2d",
+    "conv_transpose3d", "convolution", "conv_tbc", "unfold",           "fold"};
+constexpr std::string_view kNorms[] = {"layer_norm",    "batch_norm",        "group_norm",
+                                       "instance_norm", "rms_norm",          "local_response_norm",
+                                       "normalize",     "native_layer_norm", "npu_rms_norm"};
+constexpr std::string_view kAttention[] = {"softmax",
+                                           "log_softmax",
+                                           "softmin",
+                                           "gumbel_softmax",
+                                           "scaled_dot_product_attention",
+                                           "multi_head_attention_forward",
+                                           "npu_fusion_attention",
+                                           "flash_attn_func",
+                                           "logsumexp"};
+constexpr std::string_view kPrefixes[] = {"cumsum", "cumprod", "logcumsumexp", "cumsum_",
+                                          "cumprod_"};
+constexpr std::string_view kTransposed[] = {"conv_transpose1d", "conv_transpose2d",
+                                            "conv_transpose3d"};
+constexpr std::string_view kCasting[] = {"scaled_dot_product_attention", "prelu",
+                                         "multi_head_attention_forward"};
+constexpr std::string_view kDividing[] = {
+    "div",      "div_",   "__truediv__", "__itruediv__", "__rtruediv__", "true_divide",
+    "rsqrt",    "rsqrt_", "reciprocal",  "log",          "log_",         "log2",
+    "log10",    "log1p",  "pow",         "pow_",         "__pow__",      "__ipow__",
+    "__rpow__", "exp",    "sqrt",        "tan",          "addcdiv",      "addcdiv_"};
+constexpr std::string_view kSums[] = {
+    "add",      "add_",     "__add__", "__iadd__", "__radd__", "sub",      "sub_",    "__sub__",
+    "__isub__", "__rsub__", "rsub",    "sum",      "mean",     "cumsum",   "addcmul", "addcmul_",
+    "addcdiv",  "lerp",     "var",     "std",      "var_mean", "std_mean", "trace",   "nansum"};
+
+bool Has(Names names, std::string_view name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+}  // namespace
+
+double PValue(const ScoreModel& model, double score) {
+  if (!(score > 1)) return 1;
+  if (std::isinf(score)) return 0;
+  return std::min(1.0, model.tail * std::pow(score, -model.exponent));
+}
+
+double DiscoveryLimit(const ScoreModel& model, std::vector<double> p_values, size_t tests) {
+  std::sort(p_values.begin(), p_values.end());
+  double limit = -1;
+  const auto m = static_cast<double>(std::max(tests, p_values.size()));
+  for (size_t k = 0; k < p_values.size(); ++k) {
+    if (p_values[k] <= model.q * static_cast<double>(k + 1) / m) limit = p_values[k];
+  }
+  return limit;
+}
+
+double Kappa(std::string_view api, double n, bool sixteen) {
+  const double root = std::sqrt(std::max(1.0, n));
+  double kappa = 1 + std::log2(std::max(1.0, n)) / 4;
+  if (Has(kProducts, api)) {
+    kappa = 1 + root / 2;
+  } else if (Has(kConvolutions, api)) {
+    kappa = 1 + root;
+  } else if (Has(kNorms, api)) {
+    kappa = 2 + root / 4;
+  } else if (Has(kAttention, api)) {
+    kappa = 4;
+  }
+  constexpr double kScattered = 8;
+  if (Has(kPrefixes, api) || (sixteen && Has(kTransposed, api))) kappa *= kScattered;
+  return kappa;
+}
+
+double ParameterGradKappa(double n) { return 8 * (1 + std::sqrt(std::max(1.0, n)) / 2); }
+
+bool IsProduct(std::string_view api) { return Has(kProducts, api) || Has(kConvolutions, api); }
+
+bool IsLowPrecision(std::string_view api) { return IsProduct(api) || Has(kCasting, api); }
+
+Growth GrowthOf(std::string_view api, bool sixteen) {
+  Growth out;
+  if (sixteen) out.own = 0.02;
+  if (Has(kDividing, api)) out.gain = 300;
+  out.cancels = Has(kSums, api) || IsProduct(api) || Has(kNorms, api);
+  return out;
+}
+
+}  // namespace msprobe::culprit
