@@ -112,12 +112,13 @@ PyObject* PostHook(PyObject*, PyObject* module) {
   return PyErr_Occurred() != nullptr ? nullptr : NewPostHook(static_cast<uint32_t>(id));
 }
 
-// parameter_hook(module, name)
+// parameter_hook(module, name, late=False)
 PyObject* ParameterHook(PyObject*, PyObject* args) {
   unsigned id = 0;
+  int late = 0;
   PyObject* name = nullptr;
-  if (PyArg_ParseTuple(args, "IU", &id, &name) == 0) return nullptr;
-  return NewParameterHook(id, name);
+  if (PyArg_ParseTuple(args, "IU|p", &id, &name, &late) == 0) return nullptr;
+  return NewParameterHook(id, name, late != 0);
 }
 
 PyObject* CollectiveDoneFunction(PyObject*, PyObject* handle) {
@@ -189,7 +190,7 @@ PyMethodDef methods[] = {
     {"pre_hook", PreHook, METH_O, "Forward pre-hook of a module."},
     {"post_hook", PostHook, METH_O, "Forward hook of a module."},
     {"parameter_hook", ParameterHook, METH_VARARGS,
-     "Hook after a parameter's gradient was accumulated."},
+     "Hook after a parameter's gradient was accumulated; late: between stop() and step()."},
     {"collective_done", CollectiveDoneFunction, METH_O, "Somebody waited for this handle."},
     {"was_entered", WasEnteredFunction, METH_O, "Whether a module's hooks saw a forward."},
     {"save", Save, METH_VARARGS, "Level debug: one variable; returns the handles of its hooks."},

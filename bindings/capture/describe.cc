@@ -369,7 +369,8 @@ void Describer::Fields(PyObject* value, PyObject* names) {
 
 // What is rare is recognised in Python. The helper answers None (unknown), text (a whole leaf as
 // JSON), or a tuple:
-// ("array", …) of ArrayLike, or ("object", [(key, json or None, value)]).
+// ("array", …) of ArrayLike, or ("object", [(key, json or None, value)]); `...` for json: the call
+// fills the value.
 void Describer::Other(PyObject* value) {
   PyObject* const helper = torch_objects().other_leaf;
   const Quiet quiet;
@@ -394,6 +395,8 @@ void Describer::Other(PyObject* value) {
       builder_.Key(Utf8(key).view());
       if (PyUnicode_Check(text)) {
         builder_.Raw(Utf8(text).view());
+      } else if (text == Py_Ellipsis && !produces_) {
+        builder_.AbsentLeaf(Absent::kFiltered, "a receive buffer");
       } else {
         Value(member);
       }

@@ -1,5 +1,7 @@
 #include "bindings/capture/modules.h"
 
+#include <structmember.h>
+
 #include <cstddef>
 
 #include "bindings/capture/describe.h"
@@ -15,6 +17,8 @@ struct ModuleHook {
   PyObject_HEAD vectorcallfunc call;
   uint32_t module;
   PyObject* parameter;  // of a parameter hook
+  uint64_t late;        // the generation of a hook that works after stop(), once, else 0
+  bool fired;
 };
 
 PyTypeObject hook_type;
@@ -136,10 +140,14 @@ PyObject* PostHookCall(PyObject* self, PyObject* const* args, size_t nargsf, PyO
 
 // (parameter) -> None, after its gradient was accumulated
 PyObject* ParameterHookCall(PyObject* self, PyObject* const* args, size_t nargsf, PyObject*) {
-  const auto* hook = reinterpret_cast<ModuleHook*>(self);
+  auto* const hook = reinterpret_cast<ModuleHook*>(self);
   const Session& s = session();
   ThreadState& ts = thread_state();
-  if (PyVectorcall_NARGS(nargsf) < 1 || !s.on || ts.tool_depth > 0) Py_RETURN_NONE;
+  const bool active = hook->late == 0 ? s.on
+                                      : s.collector != nullptr && !s.on && !hook->fired &&
+                                            hook->late == s.generation;
+  if (PyVectorcall_NARGS(nargsf) < 1 || !active || ts.tool_depth > 0) Py_RETURN_NONE;
+  hook->fired = true;
   const DepthGuard tool(ts.tool_depth);
   const Quiet quiet;
   const Ref main_grad = Ref::Steal(PyObject_GetAttrString(args[0], "main_grad"));  // Megatron's
@@ -165,13 +173,19 @@ PyObject* Reduce(PyObject*, PyObject*) {
 PyMethodDef hook_methods[] = {{"__reduce__", Reduce, METH_NOARGS, nullptr},
                               {nullptr, nullptr, 0, nullptr}};
 
-PyObject* NewHook(vectorcallfunc call, uint32_t module, PyObject* parameter) {
+PyMemberDef hook_members[] = {
+    {"fired", T_BOOL, offsetof(ModuleHook, fired), READONLY, "Of a parameter: it had a gradient."},
+    {nullptr, 0, 0, 0, nullptr}};
+
+PyObject* NewHook(vectorcallfunc call, uint32_t module, PyObject* parameter, bool late = false) {
   auto* const hook = PyObject_New(ModuleHook, &hook_type);
   if (hook == nullptr) return nullptr;
   Py_XINCREF(parameter);
   hook->call = call;
   hook->module = module;
   hook->parameter = parameter;
+  hook->late = late ? session().generation : 0;
+  hook->fired = false;
   return reinterpret_cast<PyObject*>(hook);
 }
 
@@ -179,8 +193,8 @@ PyObject* NewHook(vectorcallfunc call, uint32_t module, PyObject* parameter) {
 
 PyObject* NewPreHook(uint32_t module) { return NewHook(PreHookCall, module, nullptr); }
 PyObject* NewPostHook(uint32_t module) { return NewHook(PostHookCall, module, nullptr); }
-PyObject* NewParameterHook(uint32_t module, PyObject* name) {
-  return NewHook(ParameterHookCall, module, name);
+PyObject* NewParameterHook(uint32_t module, PyObject* name, bool late) {
+  return NewHook(ParameterHookCall, module, name, late);
 }
 
 bool WasEntered(uint32_t module) { return module < entered().size() && entered()[module]; }
@@ -207,6 +221,7 @@ bool InitModules() {
                  Py_TYPE(self)->tp_free(self);
                });
   hook_type.tp_methods = hook_methods;
+  hook_type.tp_members = hook_members;
   return PyType_Ready(&hook_type) == 0;
 }
 

@@ -30,8 +30,9 @@ bool InitModules();
 // Hooks of one module. New references. `module` is the collector's number.
 PyObject* NewPreHook(uint32_t module);
 PyObject* NewPostHook(uint32_t module);
-// A hook for register_post_accumulate_grad_hook of the parameter `name` of a module.
-PyObject* NewParameterHook(uint32_t module, PyObject* name);
+// A hook for register_post_accumulate_grad_hook of the parameter `name` of a module. `late`: it is
+// for gradients that come between stop() and the end of the step, instead of those before.
+PyObject* NewParameterHook(uint32_t module, PyObject* name, bool late);
 
 // Whether a forward of this module was seen by its hooks since ForgetEntered().
 bool WasEntered(uint32_t module);

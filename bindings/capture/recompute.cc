@@ -1,5 +1,6 @@
 #include "bindings/capture/recompute.h"
 
+#include <algorithm>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -64,6 +65,12 @@ void LeaveRegion() {
 
 void NoteRecompute(collect::EntryBuilder& builder) {
   auto& list = running();
+  // The key that releases 1.x and 8.x wrote with every forward entry.
+  if (session().evidence) {
+    const bool again =
+        std::any_of(list.begin(), list.end(), [](const Running& r) { return !r.first; });
+    builder.Extra("is_recompute", again ? "true" : "false");
+  }
   if (list.empty()) return;
   const std::string& name = builder.name();
   const std::string* repeated = nullptr;

@@ -165,9 +165,9 @@ def _process_group(group: Any) -> str:
 
 def _point_to_point(op: Any) -> tuple[str, list[tuple[str, str | None, Any]]]:
     _, group_id = _group_text(op.group) if op.group is not None else _group_text(None)
-    members: list[tuple[str, str | None, Any]] = [
+    members: list[tuple[str, Any, Any]] = [
         ("class_type", '"torch.distributed.P2POp"', None),
-        ("tensor", None, op.tensor),
+        ("tensor", ... if getattr(op.op, "__name__", "") == "irecv" else None, op.tensor),
         ("op", json.dumps(getattr(op.op, "__name__", str(op.op))), None),
         ("peer", json.dumps(op.peer), None),
         ("tag", json.dumps(op.tag), None),
@@ -223,9 +223,12 @@ _probe: torch.Tensor | None = None
 
 
 def next_sequence() -> int | None:
-    """The number that the next autograd node of this thread gets (one is used up by asking); None inside torch.func."""
+    """The number that the next autograd node of this thread gets (one is used up by asking); None inside torch.func.
+
+    0 on a torch whose nodes have no numbers: what a call made is then told by the edges of its arguments alone.
+    """
     global _probe
     if _probe is None:
         _probe = torch.zeros((), device="cpu", requires_grad=True)
     node: Any = _probe.view_as(_probe).grad_fn
-    return None if node is None else int(node._sequence_nr())
+    return None if node is None else int(node._sequence_nr()) if hasattr(node, "_sequence_nr") else 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -11,7 +12,7 @@ from torch import nn
 
 from msprobe._core import Collector, capture
 from msprobe.errors import ConfigError, ErrorCode
-from msprobe.pytorch import _log
+from msprobe.pytorch import _leaf, _log
 from msprobe.pytorch._compiled import is_compiled
 
 Models = nn.Module | list[nn.Module] | tuple[nn.Module, ...]
@@ -79,6 +80,10 @@ def _flat_parameters(model: nn.Module) -> Iterator[Any]:
             yield handle
 
 
+def _call_with(hook: Any, parameter: nn.Parameter, *_: Any) -> None:
+    hook(parameter)
+
+
 class _Piece:
     """Stands for one original parameter of a flat one when its gradient is recorded."""
 
@@ -99,6 +104,8 @@ class ModuleHooks:
         self._parameters: list[nn.Parameter] = []
         self._known: dict[int, nn.Module] = {}
         self._parameter_handles: list[Any] = []
+        self._hooked: list[tuple[int, str, nn.Parameter, Any]] = []
+        self._late_handles: list[Any] = []
         self._with_parameters: set[int] = set()
         self._ever_installed = False
         self._said: set[int] = set()
@@ -138,6 +145,7 @@ class ModuleHooks:
         """Hook every known module, or one of them."""
         if self._handles:
             return
+        self.end_step()  # the hooks of the parameters themselves take over again
         gradients = self._collector.wants_parameter_grads
         chosen = self._numbers.values() if only is None else [self._numbers[id(only)]]
         for module, number in chosen:
@@ -166,6 +174,7 @@ class ModuleHooks:
                     self._parameters.append(parameter)
                 register: Any = parameter.register_post_accumulate_grad_hook
                 self._parameter_handles.append(register(hook))
+                self._hooked.append((number, name, parameter, hook))
             except (RuntimeError, TypeError, AttributeError) as error:
                 capture.report("hooking a parameter", f"{name}: {error}")
 
@@ -216,6 +225,28 @@ class ModuleHooks:
             f"not recorded because never called (a call of .forward() directly is not seen): {shown}",
         )
 
+    def _wait_for_gradients(self) -> None:
+        """A first gradient may come after stop(), like those of modules and APIs: the graph carries the hook.
+
+        Nothing is left on a parameter. A node that no graph holds dies at once, and its hook with it.
+        """
+        for number, name, parameter, early in self._hooked:
+            if early.fired:
+                continue
+            try:
+                hook = capture.parameter_hook(number, name, True)
+                node = _leaf.leaf_edge(parameter)
+                self._late_handles.append(node.register_hook(functools.partial(_call_with, hook, parameter)))
+            except (RuntimeError, TypeError, AttributeError) as error:
+                capture.report("waiting for the gradient of a parameter", f"{name}: {error}")
+        self._hooked.clear()
+
+    def end_step(self) -> None:
+        """Gradients that come from now on belong to no step."""
+        for handle in self._late_handles:
+            handle.remove()
+        self._late_handles.clear()
+
     def uninstall(self, parameters: bool = True) -> None:
         """Take every hook off; the modules are as before. Those of the parameters may wait for a backward to come."""
         for handle in self._handles:
@@ -232,3 +263,4 @@ class ModuleHooks:
             if not parameter._post_accumulate_grad_hooks:
                 place._post_accumulate_grad_hooks = None
         self._parameters.clear()
+        self._wait_for_gradients()

@@ -263,6 +263,8 @@ class PrecisionDebugger:
             recorder = cls._current("step")
             if recorder.pid == os.getpid():
                 recorder.collector.end_step()
+                recorder.hooks.end_step()
+                recorder.units.end_step()
                 recorder.step_open = False
                 recorder.drop_saved()
                 cls._recorder = recorder.follow_config()
