@@ -67,6 +67,16 @@ def test_dropped_weights_of_attention_are_felt_by_whole_rows() -> None:
     assert accused > 0  # the check of single elements is the wrong one here
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_rounding_of_equal_draws_is_no_difference(dtype: torch.dtype) -> None:
+    """Most elements were kept in both draws; the device's 1 / (1 - p) is rounded, and lies above the reference's."""
+    source = torch.randn(5000, generator=torch.Generator().manual_seed(5), dtype=torch.float64).to(dtype)
+    reference = source.double() / 0.9
+    device = (source.double() / 0.9 * (1 + 0.4 * torch.finfo(dtype).eps)).to(dtype)
+    assert compare_samples("bernoulli_like", reference, device)[0] == "pass"
+    assert compare_samples("bernoulli_like", reference, (device * 1.3).to(dtype))[0] == "error"
+
+
 def test_attention_that_is_off_is_an_error() -> None:
     right, other = attention(1), attention(2)
     assert compare_samples("scaled_dot_product_attention", right, other + 0.5)[0] == "error"

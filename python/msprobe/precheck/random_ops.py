@@ -83,11 +83,13 @@ def compare_samples(name: str, bench: torch.Tensor, device: torch.Tensor) -> tup
     if b.numel() < _LEAST:
         return "pass", f"{figures}; fewer than {_LEAST} elements"
     center = b.nanmedian()
+    # Where both drew the same, rounding decides which is larger, and it leans the same way everywhere.
+    blur = _blur(b, device.dtype)
     rows = independent_rows(name, bench.shape)
     if rows < 2:
         return "pass", f"{figures}; all elements hang together: location and spread are not tested"
     for what, x, y in (("location", d, b), ("spread", (d - center).abs(), (b - center).abs())):
-        z = sign_deviation(x, y, rows)
+        z = sign_deviation(x, y, rows, blur)
         if z > _LIMIT:
             return "error", f"{figures}; {what} differs by {z:.3g} standard deviations of a sign test"
     return "pass", figures
@@ -102,13 +104,25 @@ def independent_rows(name: str, shape: torch.Size) -> int:
     return math.prod(shape)
 
 
-def sign_deviation(x: torch.Tensor, y: torch.Tensor, rows: int) -> float:
+def _blur(values: torch.Tensor, dtype: torch.dtype) -> torch.Tensor | float:
+    """How near two numbers may come by rounding: 8 unit roundoffs of (|value| + root mean square); 0 for integers."""
+    if not dtype.is_floating_point:
+        return 0.0
+    finite = values[torch.isfinite(values)]
+    level = float(finite.square().mean().sqrt()) if finite.numel() else 0.0
+    return 4 * torch.finfo(dtype).eps * (values.abs() + level)
+
+
+def sign_deviation(x: torch.Tensor, y: torch.Tensor, rows: int, blur: torch.Tensor | float = 0.0) -> float:
     """How far the counts of x > y and x < y are from even, in standard deviations; ties do not count.
 
     Elements of one of the `rows` may depend on one another: the surplus of a row is one draw, symmetric around 0, and
-    the variance of the sum is that of the surpluses. With rows of one element this is the sign test.
+    the variance of the sum is that of the surpluses. With rows of one element this is the sign test. Numbers within
+    `blur` of each other are ties.
     """
-    surplus = torch.sign(x - y).nan_to_num().reshape(rows, -1).sum(1)
+    apart = x - y
+    signs = torch.where(apart.abs() > blur, torch.sign(apart), 0.0).nan_to_num()
+    surplus = signs.reshape(rows, -1).sum(1)
     squares = float((surplus * surplus).sum())
     return abs(float(surplus.sum())) / math.sqrt(squares) if squares else 0.0
 
