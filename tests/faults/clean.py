@@ -89,7 +89,7 @@ harmless("key-bias", "Adam divides gradients that are zero in exact arithmetic b
 harmless("bias-before-norm", "the same for biases in front of a batch norm", "conv", "mkldnn", steps=3)
 harmless("tied-and-scaled", "tied embeddings, scaled loss, clipped gradients", "lstm", "double",
          options=Options(scale=1024.0, clip=1.0), steps=2)  # fmt: skip
-harmless("clipping-inside", "clipping and update are recorded", "vit", "ulp", options=Options(clip=0.1, inside=True),
+harmless("clipping-inside", "clipping and Adam are recorded", "llama", "ulp", options=Options(clip=0.1, inside=True),
          steps=2)  # fmt: skip
 harmless("nan-everywhere", "NaN on both sides from the first step", "plain", "double", options=Options(poison=True),
          steps=2)  # fmt: skip
