@@ -67,7 +67,9 @@ def random_text(before: States) -> str | None:
     return json.dumps(moved) if moved else None
 
 
-def _leaf(tensor: torch.Tensor) -> dict[str, Any]:
+def _leaf(tensor: torch.Tensor) -> dict[str, Any] | None:
+    if nn.parameter.is_lazy(tensor):
+        return None  # its module has not run yet
     return {"dtype": str(tensor.dtype), "shape": [int(n) for n in tensor.shape], "hash64": capture.hash64(tensor)}
 
 
@@ -116,8 +118,12 @@ class State:
             return
         self._step = self._collector.step
         self._optimizers, self._seen = [], []
-        self._models = [_model(m) for m in models]
-        self._hand_over()
+        self._models = []
+        try:
+            self._models = [_model(m) for m in models]
+            self._hand_over()
+        except Exception as error:
+            capture.report("hashing the state of a model", f"{type(error).__name__}: {error}")
 
     def _hand_over(self) -> None:
         self._collector.set_state(json.dumps({"models": self._models, "optimizers": self._optimizers}))

@@ -219,14 +219,22 @@ def add_gradients(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
         return torch.add(first, second)
 
 
+_peek: Any = getattr(torch.autograd, "_get_sequence_nr", None)
 _probe: torch.Tensor | None = None
 
 
 def next_sequence() -> int | None:
-    """The number that the next autograd node of this thread gets (one is used up by asking); None inside torch.func.
+    """The number that the next autograd node of this thread gets; None inside torch.func and while a graph is traced.
 
     0 on a torch whose nodes have no numbers: what a call made is then told by the edges of its arguments alone.
     """
+    if torch._C._get_tracing_state() is not None or torch._C._functorch.peek_interpreter_stack() is not None:
+        return None
+    return int(_peek()) if _peek is not None else _made_sequence()
+
+
+def _made_sequence() -> int | None:
+    """The same by making a node, which uses a number up."""
     global _probe
     if _probe is None:
         _probe = torch.zeros((), device="cpu", requires_grad=True)

@@ -166,7 +166,9 @@ class ModuleHooks:
 
     def _hook_parameters(self, module: nn.Module, number: int) -> None:
         for name, parameter in module._parameters.items():
-            if parameter is None or not parameter.requires_grad or not parameter.is_leaf:
+            if parameter is None or nn.parameter.is_lazy(parameter):
+                continue  # a lazy one has no gradient before its module has run once
+            if not parameter.requires_grad or not parameter.is_leaf:
                 continue
             try:
                 hook = capture.parameter_hook(number, name)
@@ -175,8 +177,8 @@ class ModuleHooks:
                 register: Any = parameter.register_post_accumulate_grad_hook
                 self._parameter_handles.append(register(hook))
                 self._hooked.append((number, name, parameter, hook))
-            except (RuntimeError, TypeError, AttributeError) as error:
-                capture.report("hooking a parameter", f"{name}: {error}")
+            except Exception as error:
+                capture.report("hooking a parameter", f"{name}: {type(error).__name__}: {error}")
 
     def _hook_flat_parameter(self, handle: Any, numbers: dict[int, int]) -> None:
         if id(handle) in self._with_parameters:
@@ -203,7 +205,7 @@ class ModuleHooks:
             if flat._post_accumulate_grad_hooks is None:
                 self._parameters.append(flat)
             self._parameter_handles.append(flat.register_post_accumulate_grad_hook(split))
-        except (RuntimeError, TypeError, AttributeError) as error:
+        except Exception as error:
             capture.report("hooking a flat parameter", f"{type(error).__name__}: {error}")
 
     def warn_of_unentered(self) -> None:
@@ -237,7 +239,7 @@ class ModuleHooks:
                 hook = capture.parameter_hook(number, name, True)
                 node = _leaf.leaf_edge(parameter)
                 self._late_handles.append(node.register_hook(functools.partial(_call_with, hook, parameter)))
-            except (RuntimeError, TypeError, AttributeError) as error:
+            except Exception as error:
                 capture.report("waiting for the gradient of a parameter", f"{name}: {error}")
         self._hooked.clear()
 
