@@ -2,6 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
+
+#include "cli/names.h"
 #include "cli/options.h"
 
 namespace msprobe::cli {
@@ -154,7 +158,9 @@ void AddOverflowOptions(CLI::App& app, PrecheckArgs& out) {
       ->type_name("ID")
       ->default_str("0")
       ->group(kDevice);
-  app.add_flag("-j,--jit_compile", out.jit_compile, "NPU: compile operators just in time")
+  app.add_option("-j,--jit_compile", out.jit_word, "NPU: compile operators just in time")
+      ->type_name("[true|false]")
+      ->expected(0, 1)
       ->group(kDevice);
   app.add_option("--fail-on", out.fail_on, "end with status 3 on error (abnormal overflow)")
       ->type_name("VERDICT")
@@ -189,6 +195,20 @@ void AddOptions(CLI::App& app, PrecheckArgs& out) {
   AddTerminalFlags(app, out.terminal);
 }
 
+// `-j` of run_overflow_check takes a value in the original; alone it means true.
+void ReadJitWord(const CLI::App& app, PrecheckArgs& out, std::vector<Error>& problems) {
+  constexpr std::array<std::string_view, 6> kOn = {"", "true", "True", "1", "yes", "on"};
+  constexpr std::array<std::string_view, 5> kOff = {"false", "False", "0", "no", "off"};
+  const auto among = [&](const auto& words) {
+    return std::find(words.begin(), words.end(), out.jit_word) != words.end();
+  };
+  if (app.count("--jit_compile") == 0) return;
+  out.jit_compile = among(kOn);
+  if (out.jit_compile || among(kOff)) return;
+  constexpr std::array<std::string_view, 2> kShown = {"true", "false"};
+  problems.push_back(WrongValue("-j", out.jit_word, kShown));
+}
+
 }  // namespace
 
 std::vector<Error> ParsePrecheckArgs(std::span<const std::string> arguments, PrecheckArgs& out) {
@@ -197,6 +217,7 @@ std::vector<Error> ParsePrecheckArgs(std::span<const std::string> arguments, Pre
   std::vector<Error> problems = CheckArguments(app, arguments);
   if (problems.empty()) problems = Parse(app, arguments);
   if (!problems.empty() || out.terminal.help || out.explain_rules) return problems;
+  if (out.command == kOverflowCommand) ReadJitWord(app, out, problems);
   if (out.command == kGenerateCommand) {
     if (out.config_path.empty())
       problems.push_back(MissingOption("-i", "give the config.json that names the API"));

@@ -20,6 +20,7 @@ struct PrecheckArgs {
   TerminalFlags terminal;
   std::string api_info, output_dir, csv_path, config_path;
   bool save_error_data = false, jit_compile = false, filter_api = false;
+  std::string jit_word;  // value of -j, run_overflow_check only
   std::string device_kind;
   std::vector<std::string> device_ids;
   std::string num_splits = "8";

@@ -269,6 +269,22 @@ def test_overflow_is_told_from_the_dtype_and_from_the_device(
     assert "normal 3, abnormal 1, skipped 1, total 5" in err
 
 
+@pytest.mark.parametrize("words", [["-j"], ["-j", "True"], ["-j", "false"], ["--jit_compile", "1"]])
+def test_overflow_check_takes_a_value_of_j(msprobe: Runner, tmp_path: Path, words: list[str]) -> None:
+    write_dump(tmp_path / "dump.json", {"Torch.exp.0.forward": call(tensor("float32", [4], 0.0, 1.0))})
+    command = ("-f", "pytorch", "run_overflow_check", "-api_info", "dump.json")
+    assert msprobe(*command, *words, "--device", "cpu") == 0
+
+
+def test_overflow_check_refuses_another_value_of_j(
+    msprobe: Runner, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    write_dump(tmp_path / "dump.json", {"Torch.exp.0.forward": call(tensor("float32", [4], 0.0, 1.0))})
+    command = ("-f", "pytorch", "run_overflow_check", "-api_info", "dump.json")
+    assert msprobe(*command, "-j", "perhaps", "--device", "cpu") == 2
+    assert "msprobe: error: -j: " in capfd.readouterr().err
+
+
 # ---- torn dumps
 
 
