@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "compare/store.h"
+#include "culprit/culprit.h"
 #include "dump/reader.h"
 #include "json/json.h"
 
@@ -29,9 +30,30 @@ struct Place {
   std::string reason;
 };
 
+// What the search for the operator at fault says, when the dumps hold its evidence: it follows each
+// tensor to where it came from, which the order of rows does not.
+std::optional<Place> CulpritOf(const RankJob& job, const Comparison& comparison) {
+  if (comparison.is_debug) return std::nullopt;
+  const Result<culprit::Report> report =
+      culprit::FindCulprit({.target_json = job.target_json, .golden_json = job.golden_json}, {});
+  if (!report.ok() || !report->evidence || report->findings.empty()) return std::nullopt;
+  const culprit::Finding& finding = report->findings.front();
+  for (size_t i = 0; i < comparison.rows.size(); ++i) {
+    const Row& row = comparison.rows[i];
+    const bool here =
+        (row.target != nullptr && comparison.EntryName(*row.target, false) == finding.entry) ||
+        (row.golden != nullptr &&
+         comparison.EntryName(*row.golden, true) ==
+             (finding.golden_entry.empty() ? finding.entry : finding.golden_entry));
+    if (here) return Place{i, finding.sentence};
+  }
+  return std::nullopt;
+}
+
 bool IsPass(const Row& row) { return row.verdict == Verdict::kPass && !row.uncompared; }
 
-std::optional<Place> PlaceOf(const Comparison& comparison) {
+std::optional<Place> PlaceOf(const RankJob& job, const Comparison& comparison) {
+  if (std::optional<Place> culprit = CulpritOf(job, comparison)) return culprit;
   if (comparison.first_bad) {
     return Place{static_cast<size_t>(comparison.first_bad->row_index),
                  comparison.first_bad->reason};
@@ -237,7 +259,7 @@ Result<NarrowRun> FindPlace(const std::vector<RankJob>& jobs, const NarrowOption
       log.Warning(comparison.error().ToString());
       continue;
     }
-    const std::optional<Place> place = PlaceOf(*comparison);
+    const std::optional<Place> place = PlaceOf(job, *comparison);
     if (!place || (best && place->row >= best_row)) continue;
     MSPROBE_ASSIGN(best, FromPair(job, *comparison, *place, options));
     best_row = place->row;
