@@ -79,7 +79,7 @@ def test_help_of_compare_shows_both_names_of_options(msprobe, spelling, needed):
             ["--engine: this build does not have it yet"],
         ),
         (["compare", "-tp", "a", "-gp", "b", "--config", "gone.yaml"], ["gone.yaml"]),
-        (["compare", "-tp", "a", "-gp", "b", "-am"], ["-am: is not for PyTorch dumps"]),
+        (["compare", "-tp", "a", "-gp", "b", "-am", "-lm"], ["-am: has no effect beside -lm"]),
         (["compare", "-tp", "a", "-gp", "b", "stray"], ["stray"]),
     ],
 )
