@@ -450,7 +450,8 @@ def test_python_compare_distributed(tmp_path):
         ({"keep_rows": 1}, "keep_rows"),
         ({"suffix": 3}, "suffix"),
         ({"first_diff_analyze": 1}, "first_diff_analyze"),
-        ({"api_mapping": "a.yaml"}, "api_mapping"),
+        ({"api_mapping": 3}, "api_mapping"),
+        ({"layer_mapping": True, "fuzzy_match": True}, "layer_mapping"),
     ],
 )
 def test_python_arguments_are_checked(pair, change, word):
