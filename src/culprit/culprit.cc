@@ -4,19 +4,22 @@
 
 #include <algorithm>
 #include <cmath>
+#include <initializer_list>
 
 #include "culprit/judge.h"
 
 namespace msprobe::culprit {
 namespace {
 
-// Modules with recorded calls (or modules) inside, by base name.
-std::unordered_set<std::string_view> FullModules(const Run& run) {
+// Modules with recorded entries inside, on either side, by base name; `branches`: with modules.
+std::unordered_set<std::string_view> Modules(std::initializer_list<const Run*> runs,
+                                             bool branches) {
   std::unordered_set<std::string_view> out;
-  for (const Entry& e : run.entries) {
-    if (e.parent.empty()) continue;
-    const std::string_view api = PartsOf(e.parent).base;
-    out.insert(api);
+  for (const Run* run : runs) {
+    for (const Entry& e : run->entries) {
+      if (e.parent.empty() || (branches && e.kind != Kind::kModuleForward)) continue;
+      out.insert(PartsOf(e.parent).base);
+    }
   }
   return out;
 }
@@ -261,7 +264,8 @@ Result<Report> FindCulprit(const Input& input, const Options& options) {
          keys,
          report.mode,
          target->sixteen || golden->sixteen,
-         FullModules(*target),
+         Modules({target.get(), golden.get()}, false),
+         Modules({target.get(), golden.get()}, true),
          GradientScale(*golden)};
   Replays replays(c, options, report);
   Scores scores = replays.Run();

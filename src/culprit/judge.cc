@@ -54,7 +54,11 @@ void Judge::Walk(const Scores& scores) {
     GroupsAt(t, found);
     const uint32_t g = case_.alignment.of_target[t];
     const bool container = (e.kind == Kind::kModuleForward || e.kind == Kind::kModuleBackward) &&
-                           case_.full_target.contains(e.base);
+                           case_.full.contains(e.base);
+    // The gradient of a layer of one or two calls: their records may lack the part that leaves it.
+    const bool layer =
+        container && e.kind == Kind::kModuleBackward && !case_.branches.contains(e.base);
+    if (g != kNowhere && layer) Grown({t, g}, found);
     if (g != kNowhere && !container) {
       const Pair p{t, g};
       Arguments(p, found);
@@ -73,6 +77,8 @@ void Judge::Walk(const Scores& scores) {
   }
   std::vector<Finding> found;
   if (!stopped_) GroupsAt(kNowhere, found);
+  // A gradient that is missing follows from anything else that was found.
+  if (!stopped_ && report_.findings.empty() && found.empty()) found = std::move(missing_gradient_);
   Take(found, size);
   report_.front = front_;
   if (report_.verdict != Verdict::kNotJudged) {
@@ -234,7 +240,7 @@ void Judge::MissingGradient(Pair p, std::vector<Finding>& found) {
                            VisibleText(case_.target.entries[p.t].name), Where(f),
                            in_t ? "target" : "golden run");
   f.reason_key = "gradient";
-  found.push_back(std::move(f));
+  if (missing_gradient_.empty()) missing_gradient_.push_back(std::move(f));
 }
 
 }  // namespace msprobe::culprit

@@ -27,7 +27,9 @@ struct Case {
   Mode mode = Mode::kStatistics;
   bool sixteen = false;
   // Modules with recorded calls inside: judged by these.
-  std::unordered_set<std::string_view> full_target;
+  std::unordered_set<std::string_view> full;
+  // Of these, the ones with modules inside.
+  std::unordered_set<std::string_view> branches;
   // Largest norm of a backward leaf of the golden run by shape: the natural scale of gradients that
   // are zero in exact arithmetic (rule 5).
   std::unordered_map<std::string, double> gradient_scale;
@@ -97,6 +99,7 @@ class Judge {
   Incoming InputsOf(Pair p) const;
   void Add(Incoming& in, const Leaf& t, const Leaf& g) const;
   void ParameterGrads(Pair p, std::vector<Finding>& found);
+  void GrownGradient(Pair p, const Leaf& t, std::vector<Finding>& found);
   void Follow(Pair p, bool clean);
   bool ReplayedEntry(const Entry& e) const;
   // structure
@@ -114,6 +117,7 @@ class Judge {
   Report& report_;
   const Scores* scores_ = nullptr;
   double front_ = 0;
+  std::vector<Finding> missing_gradient_;  // the first, told when nothing else was found
   size_t next_group_ = 0;
   bool stopped_ = false;
   std::unordered_set<uint32_t> told_groups_;

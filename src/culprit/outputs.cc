@@ -125,9 +125,10 @@ Judge::Incoming Judge::InputsOf(Pair p) const {
 // Rule 13, for entries that were not replayed.
 void Judge::Grown(Pair p, std::vector<Finding>& found) {
   const Entry& e = case_.target.entries[p.t];
-  if (ReplayedEntry(e)) return;
+  // Dropout is replayed given what it kept: whether that is the same, only growth tells.
+  const bool drops = e.last.find("dropout") != std::string_view::npos;
+  if (ReplayedEntry(e) && !(drops && e.kind == Kind::kApiForward)) return;
   const bool backward = e.kind == Kind::kApiBackward || e.kind == Kind::kModuleBackward;
-  if (e.kind == Kind::kModuleBackward && case_.mode != Mode::kTensor) return;  // its calls say more
   const Incoming in = InputsOf(p);
   if (in.unknown || in.sum > kTooMuch) return;
   Growth growth = GrowthOf(e.last, case_.sixteen);
@@ -145,6 +146,7 @@ void Judge::Grown(Pair p, std::vector<Finding>& found) {
       limit += (growth.own + (backward ? in.sum : 0)) * in.largest *
                std::max(in.others, backward ? 1e-3 : 0.0);
     }
+    if (backward) limit = std::max(limit, Noise() * ScaleOf(p, *g, 0));
     if (d.source == Source::kStatistics) limit *= 2;
     if (t.role == Role::kMutated && t.elements > 1) limit = std::max(limit, Noise() * d.norm);
     const bool exact = !t.floating;
@@ -165,6 +167,33 @@ void Judge::Grown(Pair p, std::vector<Finding>& found) {
   }
 }
 
+// Rule 8 without a replay: a parameter's gradient that deviates far more than anything before it.
+void Judge::GrownGradient(Pair p, const Leaf& t, std::vector<Finding>& found) {
+  constexpr double kFar = 50;  // times nu
+  const Leaf* g = case_.golden.FindLeaf(p.g, t.role, t.name);
+  if (t.kind != LeafKind::kTensor || g == nullptr || g->kind != LeafKind::kTensor ||
+      g->shape != t.shape) {
+    return;
+  }
+  const Distance& d = case_.distances.Between(t, *g);
+  if (!d.known() || d.equal) return;
+  const double deviation = d.absolute / std::max(ScaleOf(p, *g, d.norm), 1e-300);
+  const double limit = kFar * Noise();
+  if (deviation <= limit) return;
+  if (!report_.findings.empty() || input_.found_before) {
+    ++report_.consequences;
+    return;
+  }
+  Finding f = Make(FindingKind::kAccumulate, p, t.name, 8);
+  f.numbers = {{"deviation", deviation}, {"limit", limit}};
+  f.sentence = fmt::format(
+      "The gradient of {} in {} deviates by {:.3g} of its size, and no result before it by more "
+      "than {:.3g}.",
+      t.name, VisibleText(case_.target.entries[p.t].name), deviation, front_);
+  f.reason_key = "accumulate";
+  found.push_back(std::move(f));
+}
+
 // Rule 8. Entries of the answer: "<entry>:<leaf>:module" and "…:shared".
 void Judge::ParameterGrads(Pair p, std::vector<Finding>& found) {
   const Entry& e = case_.target.entries[p.t];
@@ -178,7 +207,10 @@ void Judge::ParameterGrads(Pair p, std::vector<Finding>& found) {
     };
     const double module = score(scores_->target, e, "module");
     const double shared = score(scores_->target, e, "shared");
-    if (std::isnan(module) && std::isnan(shared)) continue;
+    if (std::isnan(module) && std::isnan(shared)) {
+      GrownGradient(p, t, found);
+      continue;
+    }
     const double limit = options_.model.limit;
     const auto fails = [&](double s) { return std::isnan(s) || s > limit; };
     const double golden_module = score(scores_->golden, ge, "module");

@@ -95,6 +95,9 @@ Growth GrowthOf(std::string_view api, bool sixteen) {
   Growth out;
   if (sixteen) out.own = 0.02;
   if (Has(kDividing, api)) out.gain = 300;
+  // Two results of sums over steps, element by element: where both are noise, so is their ratio.
+  constexpr double kRatio = 1e5;
+  if (api == "addcdiv" || api == "addcdiv_") out.gain = kRatio;
   out.cancels = Has(kSums, api) || IsProduct(api) || Has(kNorms, api);
   return out;
 }

@@ -21,13 +21,20 @@ void Finish(Distance& d, const Leaf& t, const Leaf& g) {
   if (d.classes) d.relative = 1;
 }
 
+// Beyond it a number is a mask, not a value; sketches leave such elements out as well.
+constexpr double kHuge = 1e30;
+
+double LargestFinite(const Leaf& leaf) {
+  const auto size = [](double v) { return std::isfinite(v) ? std::abs(v) : 0; };
+  return std::max(size(leaf.max), size(leaf.min));
+}
+
 bool ClassesDiffer(const Leaf& t, const Leaf& g) {
   const auto count = [](int64_t n) { return n < 0 ? 0 : n; };
   if (count(t.nan) != count(g.nan) || count(t.inf) != count(g.inf)) return true;
+  // Without numbers of their own NaN and infinity show in the extremes. A norm may overflow.
   const auto other = [](double a, double b) { return std::isfinite(a) != std::isfinite(b); };
-  // Without numbers of their own NaN and infinity show in the statistics.
-  return (!std::isnan(t.elements == 0 ? 0 : t.norm) || !std::isnan(g.norm)) &&
-         other(t.norm, g.norm);
+  return other(t.max, g.max) || other(t.min, g.min);
 }
 
 }  // namespace
@@ -81,11 +88,18 @@ Distance Distances::Cheap(const Leaf& t, const Leaf& g) const {
     out.relative = 1;
     return out;
   }
+  out.classes = ClassesDiffer(t, g);
+  const bool huge = LargestFinite(t) >= kHuge || LargestFinite(g) >= kHuge;
+  if (huge && !out.classes) return out;
   out.source = Source::kStatistics;
   out.absolute = StatisticsDistance(t, g);
   out.norm = std::max(std::isfinite(t.norm) ? t.norm : 0, std::isfinite(g.norm) ? g.norm : 0);
+  // With infinite elements there is no norm: the finite ones are at least as large as their
+  // largest.
+  if (!std::isfinite(t.norm) || !std::isfinite(g.norm)) {
+    out.norm = std::max({out.norm, LargestFinite(t), LargestFinite(g)});
+  }
   out.equal = out.absolute == 0 && !(t.has_key && g.has_key);
-  out.classes = ClassesDiffer(t, g);
   Finish(out, t, g);
   return out;
 }

@@ -29,6 +29,9 @@ from msprobe.precheck.random_ops import dropout_share, is_random
 
 PROBES = 4
 _FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+# Norms: what their means run over.
+_BY_CHANNEL = frozenset(("batch_norm", "native_batch_norm", "instance_norm", "group_norm"))
+_BY_ROW = frozenset(("layer_norm", "native_layer_norm", "rms_norm", "normalize"))
 _DROPOUT = frozenset(("dropout", "dropout_"))
 
 
@@ -117,6 +120,11 @@ class Work:
 
     def _terms(self, y: torch.Tensor) -> float:
         """Length of the sums behind a result."""
+        last, tensors = self.prepared.last, self.prepared.arguments.tensors()
+        if last in _BY_CHANNEL and tensors and tensors[0].dim() > 1:
+            return tensors[0].numel() / max(1, tensors[0].shape[1])
+        if last in _BY_ROW and tensors and tensors[0].dim():
+            return float(max(tensors[0].shape[-1], tensors[0].numel() / max(1, y.numel())))
         sizes = sorted(self.sizes(), reverse=True)
         count = max(1, y.numel())
         if not sizes:
