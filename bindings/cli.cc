@@ -34,7 +34,7 @@ void RegisterCli(nanobind::module_& m) {
         cli::Hooks hooks;
         hooks.precheck = [](const std::string& options) {
           const nb::gil_scoped_acquire acquire;
-          return nb::cast<int>(nb::module_::import_("msprobe.precheck.run").attr("main")(options));
+          return nb::cast<int>(nb::module_::import_("msprobe.precheck").attr("main")(options));
         };
         hooks.doctor = [](const std::string& options) {
           const nb::gil_scoped_acquire acquire;

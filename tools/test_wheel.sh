@@ -39,7 +39,7 @@ alone msprobe completion bash >complete.sh && bash -n complete.sh || fail comple
 alone msprobe doctor >doctor.log 2>&1 || grep -qi torch doctor.log || fail "doctor: $(cat doctor.log)"
 alone msprobe acc_check -api_info "$data/target/step0/proc1/dump.json" --device cpu 2>check.log && fail "acc_check without PyTorch"
 grep -qi torch check.log || fail "acc_check does not say that PyTorch is missing: $(cat check.log)"
-grep -q Traceback ./*.log && fail "a traceback"
+grep -l Traceback ./*.log && fail "a traceback: $(cat $(grep -l Traceback ./*.log))"
 
 # Whatever else is loaded comes from the wheel itself.
 libs=$scratch/venv/lib/python3*/site-packages

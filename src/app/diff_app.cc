@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "compare/flatten.h"
 #include "compare/store.h"
+#include "dump/reader.h"
 
 namespace msprobe::app {
 
@@ -131,6 +132,14 @@ bool Differs(const DiffItem& item) {
   return item.target != item.golden || !item.problem.empty();
 }
 
+// Of the folder of a step, too, when it holds one rank.
+std::string OneDumpFileOf(const std::string& path) {
+  std::string found = DumpFileOf(path);
+  if (!found.empty()) return found;
+  const auto ranks = dump::ListRanks(path);
+  return ranks.ok() && ranks->size() == 1 ? DumpFileOf(ranks->front().path) : std::string();
+}
+
 }  // namespace
 
 std::string DumpFileOf(const std::string& path) {
@@ -151,7 +160,7 @@ Result<DiffRun> Diff(const DiffOptions& options) {
     out.items.push_back(std::move(item));
     return out;
   }
-  const std::string target = DumpFileOf(options.target), golden = DumpFileOf(options.golden);
+  const std::string target = OneDumpFileOf(options.target), golden = OneDumpFileOf(options.golden);
   for (const auto& [file, given] :
        {std::pair(&target, &options.target), {&golden, &options.golden}}) {
     if (!file->empty()) continue;

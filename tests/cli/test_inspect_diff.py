@@ -124,3 +124,17 @@ def test_hostile_names_are_made_visible(msprobe: Msprobe, tmp_path: Path) -> Non
         out = msprobe(*arguments).out
         assert "\x1b" not in out and "\u202e" not in out and "\x07" not in out
         assert "\\x1b[31mred\\u202e" in out
+
+
+def test_diff_takes_the_folder_of_a_step_with_one_rank(msprobe: Msprobe, tmp_path: Path) -> None:
+    for side in ("t", "g"):
+        write_json(tmp_path / side / "step0" / "rank" / "dump.json", ok_dump())
+        (tmp_path / side / "step0" / "notes").mkdir()
+    run = msprobe("diff", "t/step0", "g/step0", "--entry", "Torch.add.0.forward")
+    assert (run.status, run.errors()) == (0, [])
+    write_json(tmp_path / "g" / "step0" / "rank1" / "dump.json", ok_dump())
+    run = msprobe("diff", "t/step0", "g/step0", "--entry", "Torch.add.0.forward")
+    assert run.status == 2
+    assert run.errors() == [
+        "g/step0: holds neither dump.json nor debug.json; give the folder of one rank, or the file itself"
+    ]

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -79,3 +82,22 @@ def test_commands_end_as_recorded(
         rows = table(tmp_path / "out", "result")
         assert {row[1] for row in rows.values()} <= {"pass", "SKIP"}
         assert not list(tmp_path.glob("ut_error_data*/*"))
+
+
+def test_without_pytorch_the_line_says_so(tmp_path: Path) -> None:
+    (tmp_path / "torch").mkdir()
+    (tmp_path / "torch" / "__init__.py").write_text("raise ImportError('libgone.so: not found', name='torch')")
+    (tmp_path / "dump.json").write_text('{"data": {}}')
+    paths = os.pathsep.join([str(tmp_path), *(str(Path(p).resolve()) for p in sys.path if p)])
+    done = subprocess.run(
+        [sys.executable, "-m", "msprobe", "acc_check", "-api_info", "dump.json", "--device", "cpu"],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": paths},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("msprobe: error: acc_check needs PyTorch and NumPy, and torch cannot be imported: ")
+    assert "libgone.so" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
