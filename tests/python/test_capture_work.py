@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import linecache
+import os
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import torch
 import torch.nn.functional as F
@@ -93,8 +96,6 @@ print(json.dumps(found))
 
 def test_capture_module_gradients_need_no_private_function_of_torch(tmp_path):
     """B38: the numbers of nodes only shorten the walk through the graph; without them the gradients are the same."""
-    import os
-
     script = SCRIPT.format(path=[p for p in sys.path if p], tests=os.path.dirname(__file__))
     answers = []
     for how in ("with", "without"):
@@ -103,3 +104,10 @@ def test_capture_module_gradients_need_no_private_function_of_torch(tmp_path):
         answers.append(json.loads(out.splitlines()[-1]))
     assert answers[0] == answers[1]
     assert sum(".backward." in n for data in answers[0].values() for n in data) > 30
+
+
+def test_capture_supported_releases_of_torch_have_no_upper_bound():
+    """Decision 57: from 2.1 on; what a release lacks has a fallback, tested by taking the feature away."""
+    project = (Path(__file__).resolve().parents[2] / "pyproject.toml").read_text()
+    wanted = re.search(r'^torch = \["(torch[^"]*)"', project, re.MULTILINE)
+    assert wanted is not None and wanted[1] == "torch>=2.1"
