@@ -43,10 +43,10 @@ TEST(LayerPlaces, FrameworkFunctionsOnTheWayAreNamed) {
   stacks.stacks = {{torch + "functional.py, line 3, in inner, \n a()",
                     torch + "functional.py, line 9, in multi_head_attention_forward, \n b()",
                     torch + "modules/module.py, line 1, in _call_impl, \n c()",
-                    "File /home/u/net.py, line 7, in forward, \n d()",
+                    "File /code/net.py, line 7, in forward, \n d()",
                     torch + "functional.py, line 5, in outside, \n e()"},
                    {torch + "modules/module.py, line 1, in _call_impl, \n c()",
-                    "File /home/u/net.py, line 8, in forward, \n d()"}};
+                    "File /code/net.py, line 8, in forward, \n d()"}};
   stacks.of_entry = {{"Functional.linear.0.forward", 0}, {"Functional.relu.0.forward", 1}};
   const Parents parents;
   EXPECT_EQ(Scopes(PlacesOf(side, &parents, &stacks)),

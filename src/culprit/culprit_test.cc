@@ -275,8 +275,8 @@ TEST(Names, PartsOfEntries) {
 TEST(Names, TheFirstFrameThatIsNoLibrarys) {
   EXPECT_EQ(
       CodeOf({"File /venv/lib/python3.11/site-packages/torch/nn/functional.py, line 9, in f, \n x",
-              "File /home/me/model.py, line 37, in forward, \n y = f(x)"}),
-      "/home/me/model.py:37");
+              "File /code/model.py, line 37, in forward, \n y = f(x)"}),
+      "/code/model.py:37");
   EXPECT_EQ(CodeOf({"garbage"}), "");
 }
 
