@@ -8,12 +8,13 @@
 //     {"k": 256, "seed": 1, "data": "f32:<base64>", "start": [0, 8], "whole": [4, 16],
 //      "nan": 2, "inf": 1, "huge": 3}
 //
-// `data`: in base64 (the prefix keeps a `+` from its beginning, which readers of the original refuse
-// as an attempt on a spreadsheet), min(k, n) little-endian float32, the slots from that of element 0 on, round the end; n is
-// the number of elements of the whole tensor (a complex element is two: real and imaginary part),
-// so that a tensor of up to k elements is kept as it is, with signs. start and whole only for a
-// shard: where it begins in the unsharded tensor, and the shape of that. nan, inf, huge: elements
-// that count as zero (huge: finite, |x| >= 1e30); left out when 0.
+// `data`: in base64 (the prefix keeps a `+` from its beginning, which readers of the original
+// refuse as an attempt on a spreadsheet), min(k, n) little-endian float32, the slots from that of
+// element 0 on, round the end; n is the number of elements of the whole tensor (a complex element
+// is two: real and imaginary part), so that a tensor of up to k elements is kept as it is, with
+// signs. start and whole only for a shard: where it begins in the unsharded tensor, and the shape
+// of that. nan, inf, huge: elements that count as zero (huge: finite, |x| >= 1e30); left out when
+// 0.
 #pragma once
 
 #include <cstdint>
