@@ -321,6 +321,23 @@ class Backward(Work):
             output = execute(self.prepared.functions[0], copy, grad=True)
         return self._send(output, copy, list(self._arrived))
 
+    def _conditions(self, reference: list[torch.Tensor | None]) -> list[torch.Tensor | None]:
+        """As of all; for softmax also what rounding of its result does, which no change of a masked input shows.
+
+        The gradient is p (g - sum(p g)): where p is 1 both terms are equal, and their rounding is all that is left.
+        """
+        found = super()._conditions(reference)
+        args, kwargs = self.prepared.arguments.args, self.prepared.arguments.kwargs
+        dim = kwargs.get("dim", args[1] if len(args) > 1 else None)
+        g = self._arrived[0] if len(self._arrived) == 1 else None
+        p = self.prepared.outputs[0][1] if len(self.prepared.outputs) == 1 else None
+        if self.prepared.last != "softmax" or not isinstance(dim, int) or g is None or p is None:
+            return found
+        if found and (first := found[0]) is not None and first.shape == p.shape == g.shape:
+            weighted = (p.double() * g.double()).abs()
+            found[0] = torch.maximum(first, weighted + p.double().abs() * weighted.sum(dim, keepdim=True))
+        return found
+
     def _send(self, output: Any, copy: Copy, arrived: list[torch.Tensor | None]) -> list[torch.Tensor | None]:
         tensors = flat_tensors(output)
         if self._by_argument:
