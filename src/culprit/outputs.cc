@@ -146,7 +146,10 @@ void Judge::Grown(Pair p, std::vector<Finding>& found) {
       limit += (growth.own + (backward ? in.sum : 0)) * in.largest *
                std::max(in.others, backward ? 1e-3 : 0.0);
     }
-    if (backward) limit = std::max(limit, Noise() * ScaleOf(p, *g, 0));
+    // Zero in exact arithmetic, most likely: judged by the size of its siblings.
+    constexpr double kNothing = 1e-4;
+    const double scale = backward ? ScaleOf(p, *g, 0) : 0;
+    if (d.norm <= kNothing * scale) limit = std::max(limit, Noise() * scale);
     if (d.source == Source::kStatistics) limit *= 2;
     if (t.role == Role::kMutated && t.elements > 1) limit = std::max(limit, Noise() * d.norm);
     const bool exact = !t.floating;

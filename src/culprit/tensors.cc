@@ -110,7 +110,8 @@ bool Distances::FromSketch(const Leaf& t, const Leaf& g, Distance& out) const {
       metrics::Distance(target_.sketches[t.sketch], golden_.sketches[g.sketch], t.norm, g.norm);
   if (!d.ok()) return false;
   out.source = Source::kSketch;
-  out.absolute = std::max(d->distance, std::isnan(t.max) ? 0 : StatisticsDistance(t, g));
+  const bool told = !std::isnan(t.max) && LargestFinite(t) < kHuge && LargestFinite(g) < kHuge;
+  out.absolute = std::max(d->distance, told ? StatisticsDistance(t, g) : 0);
   const double nt = std::isfinite(t.norm) ? t.norm : target_.sketches[t.sketch].Norm();
   const double ng = std::isfinite(g.norm) ? g.norm : golden_.sketches[g.sketch].Norm();
   out.norm = std::max(nt, ng);
