@@ -4,7 +4,8 @@
 
 Run with an interpreter whose `msprobe` is the original package (and torch, transformers). One file per script and
 level, tests/data/capture/{script}.{level}.json: versions; the names of all entries in order; per entry the number of
-arguments and the names of the keywords; for module backward entries the L2 norms of input and output gradients.
+arguments and the names of the keywords; for module backward entries the L2 norms of input and output gradients; the
+parents that construct.json names.
 """
 
 from __future__ import annotations
@@ -50,7 +51,8 @@ def record(script: str, level: str) -> None:
     step()
     debugger.stop()
     debugger.step()
-    data = json.loads(Path(glob.glob(f"{folder}/step0/*/dump.json")[0]).read_text())["data"]
+    rank = Path(glob.glob(f"{folder}/step0/*/")[0])
+    data = json.loads((rank / "dump.json").read_text())["data"]
     out = {
         "tool": importlib.metadata.version("mindstudio-probe"),
         "torch": torch.__version__.partition("+")[0],
@@ -66,6 +68,7 @@ def record(script: str, level: str) -> None:
             for name, entry in data.items()
             if name.startswith("Module.") and ".backward." in name
         },
+        "parents": json.loads((rank / "construct.json").read_text()),
     }
     DATA.mkdir(parents=True, exist_ok=True)
     (DATA / f"{script}.{level}.json").write_text(json.dumps(out, indent=0) + "\n")

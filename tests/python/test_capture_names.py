@@ -114,3 +114,17 @@ def test_capture_in_place_modules_have_gradients_where_the_original_loses_them(t
     # Every in-place ReLU and the BatchNorm or block before it: 1 + 2 * 3 calls.
     assert Counter(n.split(".")[-3] for n in lost) == {"ReLU": 5, "BatchNorm2d": 3}
     assert all(data[n]["input"] and data[n]["input"][0] is not None for n in lost)
+
+
+@pytest.mark.parametrize("level", ["L0", "mix"])
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_capture_forward_nesting_equals_the_original_tools(script, level, tmp_path):
+    def forward(parents: dict) -> dict:
+        return {
+            one_object_one_name(name): parent
+            for name, parent in parents.items()
+            if ".forward." in name + "." and not name.startswith("VF.lstm.")
+        }
+
+    theirs = forward(upstream(script, level)["parents"])
+    assert forward(run(script, level, tmp_path).construct) == theirs
