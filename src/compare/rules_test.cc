@@ -355,6 +355,9 @@ TEST(CanonicalNames, LoseWrappersAndSecondNames) {
   EXPECT_EQ(CanonicalName("Module.module.fc.Linear.forward.0"), "Module.fc.Linear.forward.0");
   EXPECT_EQ(CanonicalName("Module._fsdp_wrapped_module.a._orig_mod.b.C.backward.1"),
             "Module.a.b.C.backward.1");
+  EXPECT_EQ(CanonicalName("Module.layers.0.FSDPBlock.forward.0"),
+            "Module.layers.0.Block.forward.0");
+  EXPECT_EQ(CanonicalName("Module.FSDPA.FSDP.backward.0"), "Module.FSDPA.FSDP.backward.0");
   EXPECT_EQ(CanonicalName("Torch.conv2d.3.forward"), "Functional.conv2d.3.forward");
   EXPECT_EQ(CanonicalName("Torch.spmm.0.backward"), "Torch.mm.0.backward");
   EXPECT_EQ(CanonicalName("Tensor.relu_.0.forward"), "Tensor.relu_.0.forward");

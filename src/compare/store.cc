@@ -127,6 +127,20 @@ std::string CanonicalBase(std::string_view base) {
   return std::string(base);
 }
 
+// What stands before the direction in the name of a module is its class.
+bool IsClass(std::string_view rest) {
+  return rest.starts_with("forward.") || rest.starts_with("backward.") ||
+         rest.starts_with("parameters_grad");
+}
+
+// fully_shard() of PyTorch gives each module a class of its own: FSDPBlock for a Block.
+std::string_view ClassOfFsdp(std::string_view name) {
+  constexpr std::string_view kPrefix = "FSDP";
+  const bool wrapped = name.starts_with(kPrefix) && name.size() > kPrefix.size() &&
+                       name[kPrefix.size()] >= 'A' && name[kPrefix.size()] <= 'Z';
+  return wrapped ? name.substr(kPrefix.size()) : name;
+}
+
 }  // namespace
 
 std::string CanonicalName(std::string_view name) {
@@ -143,7 +157,7 @@ std::string CanonicalName(std::string_view name) {
     rest = dot == std::string_view::npos ? std::string_view() : rest.substr(dot + 1);
     if (part == "module" || part == "_orig_mod" || part == "_fsdp_wrapped_module") continue;
     if (!out.empty()) out += '.';
-    out += part;
+    out += IsClass(rest) ? ClassOfFsdp(part) : part;
   }
   return out;
 }
