@@ -127,4 +127,12 @@ def test_capture_forward_nesting_equals_the_original_tools(script, level, tmp_pa
         }
 
     theirs = forward(upstream(script, level)["parents"])
-    assert forward(run(script, level, tmp_path).construct) == theirs
+    ours = forward(run(script, level, tmp_path).construct)
+    if script == "checkpoints":
+        # A module that backward computes again: the original hangs it below whichever module's backward runs just then,
+        # here it has no parent and "recompute_of" names its call. The optimizer's updates: see above.
+        for again in ("Module.1.a.Attention.forward.1", "Module.1.b.Attention.forward.1"):
+            assert ".backward." in theirs.pop(again) and ours.pop(again) is None
+        theirs.pop("Functional.linear.16.forward", None)
+        ours = {n: p for n, p in ours.items() if not n.startswith("Tensor.add_.")}
+    assert ours == theirs
