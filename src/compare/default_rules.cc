@@ -8,6 +8,7 @@
 #include "compare/evidence.h"
 #include "compare/match.h"
 #include "compare/statistics.h"
+#include "dump/overwritten.h"
 #include "metrics/rounding.h"
 
 namespace msprobe::compare {
@@ -44,39 +45,9 @@ double LastExtent(std::string_view shape) {
   return std::max(1.0, std::strtod(std::string(shape.substr(from + 1)).c_str(), nullptr));
 }
 
-// What stood in a tensor that the call overwrites means nothing: initialisers, receive buffers,
-// out=.
-bool IsOverwritten(std::string_view api, std::string_view entry, std::string_view row) {
-  if (row.size() <= entry.size() || !row.starts_with(entry)) return false;
-  const std::string_view place = row.substr(entry.size());
-  if (place == ".input.out" || place == ".kwargs.out") return true;
-  if (place != ".input.0" && !place.starts_with(".input.0.") && place != ".input.tensor" &&
-      place != ".kwargs.tensor" && place != ".input.output" && place != ".kwargs.output") {
-    return false;
-  }
-  for (const std::string_view name : {"normal_",
-                                      "uniform_",
-                                      "fill_",
-                                      "zero_",
-                                      "random_",
-                                      "bernoulli_",
-                                      "exponential_",
-                                      "geometric_",
-                                      "log_normal_",
-                                      "cauchy_",
-                                      "copy_",
-                                      "set_",
-                                      "recv",
-                                      "irecv",
-                                      "all_gather",
-                                      "reduce_scatter",
-                                      "_reduce_scatter_base",
-                                      "_all_gather_base",
-                                      "all_gather_into_tensor",
-                                      "reduce_scatter_tensor"}) {
-    if (api == name) return true;
-  }
-  return false;
+bool IsOverwrittenLeaf(std::string_view api, std::string_view entry, std::string_view row) {
+  if (row.size() <= entry.size() + 1 || !row.starts_with(entry)) return false;
+  return dump::IsOverwritten(api, row.substr(entry.size() + 1));
 }
 
 bool AddsUp(std::string_view api) {
@@ -210,7 +181,7 @@ double DefaultRules::OwnRounding(RowGroup group, size_t row, const Limits& limit
 
 bool DefaultRules::Overwritten(size_t row) const {
   const Leaf& leaf = *rows_[row].target;
-  return leaf.state == State::kInput && IsOverwritten(at_.api, at_.entry, leaf.name);
+  return leaf.state == State::kInput && IsOverwrittenLeaf(at_.api, at_.entry, leaf.name);
 }
 
 void DefaultRules::Measure(RowGroup group) {

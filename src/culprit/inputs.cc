@@ -6,6 +6,7 @@
 
 #include "base/text.h"
 #include "culprit/judge.h"
+#include "dump/overwritten.h"
 
 namespace msprobe::culprit {
 namespace {
@@ -96,6 +97,7 @@ void Judge::Arguments(Pair p, std::vector<Finding>& found) {
           t.name, fmt::format("{} of type {}, the golden run with {}", t.name, t.dtype, g->dtype)));
       continue;
     }
+    if (dump::IsOverwritten(e.last, t.name)) continue;
     const Explained explained = Explain(p, t, *g);
     Entering(p, t, explained, found);
   }

@@ -77,8 +77,8 @@ void Judge::Walk(const Scores& scores) {
   }
   std::vector<Finding> found;
   if (!stopped_) GroupsAt(kNowhere, found);
-  // A gradient that is missing follows from anything else that was found.
-  if (!stopped_ && report_.findings.empty() && found.empty()) found = std::move(missing_gradient_);
+  // A gradient that is missing, or a sum of gradients, follows from anything else that was found.
+  if (!stopped_ && report_.findings.empty() && found.empty()) found = std::move(deferred_);
   Take(found, size);
   report_.front = front_;
   if (report_.verdict != Verdict::kNotJudged) {
@@ -240,7 +240,7 @@ void Judge::MissingGradient(Pair p, std::vector<Finding>& found) {
                            VisibleText(case_.target.entries[p.t].name), Where(f),
                            in_t ? "target" : "golden run");
   f.reason_key = "gradient";
-  if (missing_gradient_.empty()) missing_gradient_.push_back(std::move(f));
+  if (deferred_.empty()) deferred_.push_back(std::move(f));
 }
 
 }  // namespace msprobe::culprit

@@ -99,7 +99,7 @@ class Judge {
   Incoming InputsOf(Pair p) const;
   void Add(Incoming& in, const Leaf& t, const Leaf& g) const;
   void ParameterGrads(Pair p, std::vector<Finding>& found);
-  void GrownGradient(Pair p, const Leaf& t, std::vector<Finding>& found);
+  void GrownGradient(Pair p, const Leaf& t);
   void Follow(Pair p, bool clean);
   bool ReplayedEntry(const Entry& e) const;
   // structure
@@ -117,7 +117,7 @@ class Judge {
   Report& report_;
   const Scores* scores_ = nullptr;
   double front_ = 0;
-  std::vector<Finding> missing_gradient_;  // the first, told when nothing else was found
+  std::vector<Finding> deferred_;  // the first, told when nothing else was found
   size_t next_group_ = 0;
   bool stopped_ = false;
   std::unordered_set<uint32_t> told_groups_;

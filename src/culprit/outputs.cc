@@ -6,6 +6,7 @@
 
 #include "base/text.h"
 #include "culprit/judge.h"
+#include "dump/overwritten.h"
 
 namespace msprobe::culprit {
 namespace {
@@ -91,7 +92,7 @@ Judge::Incoming Judge::InputsOf(Pair p) const {
       const Leaf& a = case_.target.leaves[i];
       const bool wanted = a.role == Role::kInput || a.role == Role::kParameter ||
                           (outputs && a.role == Role::kOutput);
-      if (!wanted) continue;
+      if (!wanted || dump::IsOverwritten(te.last, a.name)) continue;
       const Leaf* b = case_.golden.FindLeaf(g, a.role, a.name);
       if (b == nullptr) continue;
       Add(in, a, *b);
@@ -171,7 +172,7 @@ void Judge::Grown(Pair p, std::vector<Finding>& found) {
 }
 
 // Rule 8 without a replay: a parameter's gradient that deviates far more than anything before it.
-void Judge::GrownGradient(Pair p, const Leaf& t, std::vector<Finding>& found) {
+void Judge::GrownGradient(Pair p, const Leaf& t) {
   constexpr double kFar = 50;  // times nu
   const Leaf* g = case_.golden.FindLeaf(p.g, t.role, t.name);
   if (t.kind != LeafKind::kTensor || g == nullptr || g->kind != LeafKind::kTensor ||
@@ -194,7 +195,8 @@ void Judge::GrownGradient(Pair p, const Leaf& t, std::vector<Finding>& found) {
       "than {:.3g}.",
       t.name, VisibleText(case_.target.entries[p.t].name), deviation, front_);
   f.reason_key = "accumulate";
-  found.push_back(std::move(f));
+  // A shared parameter's gradient holds what comes later, too: told when nothing else is found.
+  if (deferred_.empty()) deferred_.push_back(std::move(f));
 }
 
 // Rule 8. Entries of the answer: "<entry>:<leaf>:module" and "…:shared".
@@ -211,7 +213,7 @@ void Judge::ParameterGrads(Pair p, std::vector<Finding>& found) {
     const double module = score(scores_->target, e, "module");
     const double shared = score(scores_->target, e, "shared");
     if (std::isnan(module) && std::isnan(shared)) {
-      GrownGradient(p, t, found);
+      GrownGradient(p, t);
       continue;
     }
     const double limit = options_.model.limit;

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,9 @@ from msprobe.pytorch import PrecisionDebugger
 pytest_plugins = ["pytester"]
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"
+# An installed msprobe brings the plug-in by its entry point; from a source tree it has to be named.
+INSTALLED = any(e.value == "msprobe.integrations.pytest_plugin" for e in entry_points(group="pytest11"))
+LOADED = () if INSTALLED else ("-p", "msprobe.integrations.pytest_plugin")
 CONFIG = {"task": "statistics", "level": "mix", "dump_path": "dump", "step": [], "rank": []}
 
 MODULE = """
@@ -57,8 +61,7 @@ def plugin(pytester: pytest.Pytester) -> Any:
 
     def go(source: str, *args: str) -> pytest.RunResult:
         pytester.makepyfile(test_it=source)
-        loaded = () if os.environ.get("MSPROBE_PLUGIN_INSTALLED") else ("-p", "msprobe.integrations.pytest_plugin")
-        return pytester.runpytest_inprocess(*loaded, *args)
+        return pytester.runpytest_inprocess(*LOADED, *args)
 
     yield go
     PrecisionDebugger.reset()
@@ -102,7 +105,7 @@ def test_baseline_refuses_what_it_cannot_do(plugin: Any) -> None:
 
 def test_a_run_without_the_fixture_imports_nothing(tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text("import sys\ndef test(): assert 'torch' not in sys.modules\n")
-    done = run(tmp_path, "-m", "pytest", "-q", "-p", "msprobe.integrations.pytest_plugin", "test_it.py")
+    done = run(tmp_path, "-m", "pytest", "-q", *LOADED, "test_it.py")
     assert done.returncode == 0, done.stdout
 
 
