@@ -66,7 +66,7 @@ std::string JsonApiList(const CollectConfig& c) {
 }
 
 std::string JsonSummaryMode(const CollectConfig& c) {
-  const std::string summary = JsonText(SummaryModeName(c.summary_mode));
+  std::string summary = JsonText(SummaryModeName(c.summary_mode));
   if (!c.sketch) return summary;
   return c.summary_mode == SummaryMode::kStatistics ? "\"sketch\""
                                                     : "[" + summary + ", \"sketch\"]";
