@@ -130,6 +130,32 @@ TEST_F(Dumps, AnInputOfNoRecordedCallIsStateThatDiffers) {
   EXPECT_NEAR(r.findings.front().numbers.front().second, 0.4 / 3, 1e-12);
 }
 
+TEST_F(Dumps, WhatACallOverwritesIsNoState) {
+  const auto run = [](const char* api, double before) {
+    return Call(std::string("Tensor.") + api + ".0", Leaf4(before, 3.0), Leaf4(0.1, 4.0));
+  };
+  EXPECT_TRUE(
+      Find(Write("t", run("normal_", 0.7)), Write("g", run("normal_", 0.5))).findings.empty());
+  EXPECT_EQ(Find(Write("t", run("mul_", 0.7)), Write("g", run("mul_", 0.5))).findings.size(), 1u);
+}
+
+// The target's cast returns its argument: the gradient recorded for it is that of another call.
+TEST_F(Dumps, AGradientOfACastThatHandedItsInputOnIsNotCompared) {
+  const auto run = [](const std::string& dtype, double gradient) {
+    std::string input = Leaf4(0.5, 3.0);
+    input.replace(input.find("float32"), 7, dtype);
+    const std::string leaf = "[" + Leaf4(gradient, 2.0) + "]";
+    return Call("Tensor.to.0", input, Leaf4(0.5, 3.0)) + R"(, "Tensor.to.0.backward": {"input": )" +
+           leaf + R"(, "output": )" + leaf + "}";
+  };
+  const auto findings = [&](const char* golden_dtype) {
+    return Find(Write("t", run("float32", 0.7)), Write("g", run(golden_dtype, 0.1)))
+        .findings.size();
+  };
+  EXPECT_EQ(findings("float64"), 0u);
+  EXPECT_EQ(findings("float32"), 1u);
+}
+
 TEST_F(Dumps, AnInputOfAnotherCallIsWired) {
   const auto run = [](const std::string& source, double value) {
     return Call("Torch.exp.0", Leaf4(0.5, 3.0), Leaf4(0.1, 4.0)) + "," +

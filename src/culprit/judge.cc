@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "base/text.h"
@@ -45,6 +46,25 @@ Finding Judge::Make(FindingKind kind, Pair p, const std::string& leaf, int rule)
   return f;
 }
 
+// Rule 11. A cast to the type that the tensor has already returns the tensor itself and has no
+// gradient of its own: the record is its producer's. Where one side only does so, their gradients
+// do not correspond.
+bool Judge::HandedOnOneSide(Pair p) const {
+  constexpr std::array<std::string_view, 7> kCasts = {"to",     "type", "type_as", "float",
+                                                      "double", "half", "bfloat16"};
+  const Entry& e = case_.target.entries[p.t];
+  if (e.kind != Kind::kApiBackward || std::ranges::find(kCasts, e.last) == kCasts.end())
+    return false;
+  const auto hands_on = [](const Run& run, std::string_view base) {
+    const uint32_t forward = run.Find(std::string(base) + ".forward");
+    if (forward == kNowhere) return false;
+    const Leaf* in = run.FindLeaf(forward, Role::kInput, "input.0");
+    const Leaf* out = run.FindLeaf(forward, Role::kOutput, "output.0");
+    return in != nullptr && out != nullptr && in->dtype == out->dtype;
+  };
+  return hands_on(case_.target, e.base) != hands_on(case_.golden, case_.golden.entries[p.g].base);
+}
+
 void Judge::Walk(const Scores& scores) {
   scores_ = &scores;
   const auto size = static_cast<uint32_t>(case_.target.entries.size());
@@ -59,7 +79,7 @@ void Judge::Walk(const Scores& scores) {
     const bool layer =
         container && e.kind == Kind::kModuleBackward && !case_.branches.contains(e.base);
     if (g != kNowhere && layer) Grown({t, g}, found);
-    if (g != kNowhere && !container) {
+    if (g != kNowhere && !container && !HandedOnOneSide({t, g})) {
       const Pair p{t, g};
       Arguments(p, found);
       if (stopped_) break;

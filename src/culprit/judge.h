@@ -89,6 +89,7 @@ class Judge {
   void Gradients(Pair p, std::vector<Finding>& found);
   double ScaleOf(Pair p, const Leaf& golden, double norm) const;
   void Entering(Pair p, const Leaf& t, const Explained& e, std::vector<Finding>& found);
+  bool HandedOnOneSide(Pair p) const;
   // outputs.cc
   void Introduced(Pair p, std::vector<Finding>& found);
   void Grown(Pair p, std::vector<Finding>& found);
