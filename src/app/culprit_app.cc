@@ -53,12 +53,13 @@ void Search(const CompareOptions& options, RankOutcome& out, Past& past, LogSink
   search.model = options.score_model;
   search.replay = options.replay;
   search.loss_impact = options.loss_impact;
+  search.needs_evidence = options.culprit == CulpritChoice::kAuto;
   Result<culprit::Report> report = culprit::FindCulprit(input, search);
   if (!report.ok()) {
     log.Warning("the culprit was not searched: " + report.error().ToString());
     return;
   }
-  if (options.culprit == CulpritChoice::kAuto && !report->evidence) return;
+  if (search.needs_evidence && !report->evidence) return;
   past.front = std::max(past.front, report->front);
   past.found = past.found || report->verdict == culprit::Verdict::kFound;
   if (!report->findings.empty()) Replace(out, report->findings.front());

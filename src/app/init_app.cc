@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "app/config_file.h"
 #include "base/file.h"
 #include "json/json.h"
 
@@ -135,16 +136,8 @@ Result<std::string> Init(const InitOptions& options) {
                                      [&](const Purpose& p) { return p.name == options.purpose; });
   if (purpose == std::end(kPurposes))
     return Error(ErrorCode::kInvalidArgument, "unknown purpose").At(options.purpose);
-  if (!options.output.ends_with(".json")) {
-    return Error(ErrorCode::kInvalidArgument, "the name does not end in .json")
-        .At(options.output)
-        .Hint("PrecisionDebugger takes a config.json");
-  }
-  if (PathExists(options.output) && !options.force) {
-    return Error(ErrorCode::kInvalidArgument, "exists already")
-        .At(options.output)
-        .Hint("give another name with -o, or --force to replace it");
-  }
+  if (Status named = CheckConfigFile(options.output, options.force); !named.ok())
+    return std::move(named).error();
   if (options.dump_path.empty() || options.dump_path.find('\0') != std::string::npos)
     return Error(ErrorCode::kInvalidArgument, "is not the name of a folder").At("--dump-path");
   std::string folder;

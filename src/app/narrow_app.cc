@@ -9,6 +9,7 @@
 
 #include "app/compare_app.h"
 #include "app/compare_text.h"
+#include "app/config_file.h"
 #include "base/file.h"
 #include "base/text.h"
 #include "compare/store.h"
@@ -34,8 +35,10 @@ struct Place {
 // tensor to where it came from, which the order of rows does not.
 std::optional<Place> CulpritOf(const RankJob& job, const Comparison& comparison) {
   if (comparison.is_debug) return std::nullopt;
-  const Result<culprit::Report> report =
-      culprit::FindCulprit({.target_json = job.target_json, .golden_json = job.golden_json}, {});
+  culprit::Options search;
+  search.needs_evidence = true;
+  const Result<culprit::Report> report = culprit::FindCulprit(
+      {.target_json = job.target_json, .golden_json = job.golden_json}, search);
   if (!report.ok() || !report->evidence || report->findings.empty()) return std::nullopt;
   const culprit::Finding& finding = report->findings.front();
   for (size_t i = 0; i < comparison.rows.size(); ++i) {
@@ -193,20 +196,6 @@ std::string ConfigText(const NarrowRun& run) {
   return out + "\n";
 }
 
-Status CheckOutput(const NarrowOptions& options) {
-  if (!options.output.ends_with(".json")) {
-    return Error(ErrorCode::kInvalidArgument, "the name does not end in .json")
-        .At(options.output)
-        .Hint("PrecisionDebugger takes a config.json");
-  }
-  if (PathExists(options.output) && !options.force) {
-    return Error(ErrorCode::kInvalidArgument, "exists already")
-        .At(options.output)
-        .Hint("give another name with -o, or --force to replace it");
-  }
-  return {};
-}
-
 // The level that sees more than that of the dump.
 std::string NextLevel(const Side& side) {
   const std::string& level = side.info.header.level;
@@ -274,7 +263,7 @@ Result<NarrowRun> FindPlace(const std::vector<RankJob>& jobs, const NarrowOption
 
 Result<NarrowRun> Narrow(const NarrowOptions& options, LogSink& log, ProgressSink& progress,
                          const CancelToken* cancel) {
-  MSPROBE_TRY(CheckOutput(options));
+  MSPROBE_TRY(CheckConfigFile(options.output, options.force));
   std::vector<Error> problems = CheckComparePaths(options.target, options.golden);
   if (!problems.empty()) return std::move(problems.front());
   MSPROBE_ASSIGN(const ComparePlan plan, PlanCompare(options.target, options.golden,

@@ -239,6 +239,7 @@ Result<Report> FindCulprit(const Input& input, const Options& options) {
     return r.has_files || r.has_sketches || r.has_hash64 || !r.origins.empty();
   };
   report.evidence = tells(*target) && tells(*golden);
+  if (options.needs_evidence && !report.evidence) return report;
   if (keys == KeyKind::kNone && report.mode == Mode::kStatistics && !target->has_statistics) {
     report.verdict = Verdict::kNotJudged;
     report.reason = "the dumps hold neither tensors, sketches, hashes nor statistics";

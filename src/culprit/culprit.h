@@ -23,6 +23,8 @@ struct Options {
   ScoreModel model;
   ReplayFn replay;           // empty: growth instead
   bool loss_impact = false;  // replay both sides of all that differs, for the sum of effects
+  // Without evidence in both dumps (Report::evidence) nothing is searched and nothing found.
+  bool needs_evidence = false;
 };
 
 // Errors: those of reading the dumps. Everything else is a report: what cannot be judged says why.

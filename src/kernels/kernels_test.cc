@@ -15,6 +15,7 @@
 #include "kernels/checksum.h"
 #include "kernels/pair_errors.h"
 #include "kernels/stats.h"
+#include "kernels/target_test.h"
 #include "tensor/convert.h"
 
 namespace msprobe::kernels {
@@ -85,18 +86,7 @@ std::vector<double> Near(const std::vector<double>& values, uint32_t seed) {
   return changes;
 }
 
-class EveryTarget : public ::testing::TestWithParam<int64_t> {
- protected:
-  void SetUp() override {
-    hwy::SetSupportedTargetsForTest(GetParam());
-    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-    ASSERT_EQ(ActiveTarget(), hwy::TargetName(GetParam()));
-  }
-  void TearDown() override {
-    hwy::SetSupportedTargetsForTest(0);
-    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-  }
-};
+class EveryTarget : public OnTarget {};
 
 void CheckStats(const Elements& e) {
   FloatStats s = FloatStatsOf(e.data(), e.size(), 1, e.dtype());

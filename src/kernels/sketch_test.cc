@@ -13,6 +13,7 @@
 
 #include "kernels/load.h"
 #include "kernels/stats.h"
+#include "kernels/target_test.h"
 
 namespace msprobe::kernels {
 namespace {
@@ -62,18 +63,7 @@ std::vector<T> SmallIntegers(size_t n) {
   return out;
 }
 
-class EverySketchTarget : public ::testing::TestWithParam<int64_t> {
- protected:
-  void SetUp() override {
-    hwy::SetSupportedTargetsForTest(GetParam());
-    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-    ASSERT_EQ(ActiveTarget(), hwy::TargetName(GetParam()));
-  }
-  void TearDown() override {
-    hwy::SetSupportedTargetsForTest(0);
-    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-  }
-};
+class EverySketchTarget : public OnTarget {};
 
 void CheckBytes(const std::vector<std::byte>& bytes, DType dtype, uint64_t first, uint32_t k,
                 uint64_t seed) {
