@@ -9,8 +9,11 @@
 #include <string>
 #include <tuple>
 
+#include "base/file.h"
+#include "bindings/errors.h"
 #include "bindings/module.h"
 #include "culprit/score_model.h"
+#include "formats/tensor_file.h"
 #include "kernels/score.h"
 
 namespace msprobe::bindings {
@@ -52,9 +55,48 @@ std::tuple<double, double, double, double> Score(const Elements& y, uint64_t ref
   return {s.score, s.rms, s.introduced, s.norm};
 }
 
+// The one tensor of a file in `folder`: its dtype, its shape, its elements in row-major order.
+Result<formats::StoredTensor> OpenTensor(const std::string& folder, std::string_view name,
+                                         std::optional<formats::TensorFile>& file) {
+  MSPROBE_ASSIGN(const std::string path, ResolveInside(folder, name));
+  MSPROBE_ASSIGN(formats::TensorFile opened, formats::TensorFile::Open(path));
+  file.emplace(std::move(opened));
+  return formats::SingleTensor(*file);
+}
+
+nb::tuple ReadTensor(const std::string& folder, std::string_view name) {
+  std::optional<formats::TensorFile> file;
+  Result<formats::StoredTensor> stored = [&] {
+    const nb::gil_scoped_release release;
+    return OpenTensor(folder, name, file);
+  }();
+  if (!stored.ok()) RaiseError(stored.error(), "MsprobeError");
+  const uint64_t bytes = static_cast<uint64_t>(stored->num_elements) * ItemSize(stored->dtype);
+  // Not zeroed: ReadAll fills it or fails.
+  nb::object memory =
+      nb::steal(PyByteArray_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(bytes)));
+  if (!memory.is_valid()) throw nb::python_error();
+  auto* out = reinterpret_cast<std::byte*>(PyByteArray_AsString(memory.ptr()));
+  const Status status = [&] {
+    const nb::gil_scoped_release release;
+    return file->ReadAll(*stored, out);
+  }();
+  if (!status.ok()) RaiseError(status.error(), "MsprobeError");
+  nb::list shape;
+  for (const int64_t n : stored->shape) shape.append(n);
+  const std::string_view dtype = TorchName(stored->dtype);
+  return nb::make_tuple(nb::str(dtype.data(), dtype.size()), std::move(shape), std::move(memory));
+}
+
 }  // namespace
 
 void RegisterCulprit(nb::module_& m) {
+  m.def(
+      "read_tensor", &ReadTensor, nb::arg("folder"), nb::arg("name"),
+      nb::sig("def read_tensor(folder: str, name: str) -> tuple[str, list[int], bytearray]"),
+      "The tensor of a .pt or .npy file below a folder: dtype (\"torch.float32\"), shape, and its "
+      "elements in row-major order. Nothing in the file is executed. Raises MsprobeError: no such "
+      "file, a name that leads out of the folder, no tensor file.");
   m.def(
       "culprit_score", &Score, nb::arg("y"), nb::arg("reference"), nb::arg("native").none(),
       nb::arg("condition"), nb::arg("shape"), nb::arg("kappa"),

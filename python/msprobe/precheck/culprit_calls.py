@@ -97,8 +97,8 @@ def prepare(side: Side, name: str) -> Prepared:
 def refuse_missing(value: Any) -> None:
     """Inputs without a file are drawn at random by the pre-check; here they are no evidence."""
     if isinstance(value, dict):
-        if "dtype" in value and "shape" in value and not (value.get("data_name") or value.get("datapath")):
-            if 0 not in (value["shape"] or [1]):
+        if "dtype" in value and "shape" in value:
+            if not (value.get("data_name") or value.get("datapath")) and 0 not in (value["shape"] or [1]):
                 raise Unsupported("no_data_file: an input has no tensor file")
             return
         for v in value.values():

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 
 from msprobe import _core
+from msprobe.errors import ErrorCode, MsprobeError
 from msprobe.precheck.dump import Record
 from msprobe.precheck.names import words
 
@@ -39,6 +40,7 @@ _NUMPY_NAMES = words(
     "int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64 complex128 bool_ bool "
     "str_ string_ bytes_ unicode_"
 )
+_CODES_OF_FILES = {ErrorCode.NOT_FOUND: "no_data_file", ErrorCode.PATH_ESCAPE: "bad_path"}
 _LAYOUT_NAMES = frozenset(("contiguous_format", "channels_last", "channels_last_3d", "preserve_format", "strided"))
 
 
@@ -202,29 +204,15 @@ class InputMaker:
     def _load(self, name: str, record: dict[str, Record], path: str) -> torch.Tensor:
         if not self.has_data_files:
             raise Unsupported(f"no_data_file: {path} names the file {name}, but the dump has no data folder")
-        folder = os.path.realpath(self.data_folder)
-        file = os.path.realpath(os.path.join(folder, name if not os.path.isabs(name) else os.path.basename(name)))
-        if os.path.commonpath((folder, file)) != folder:
-            raise Unsupported(f"bad_path: {path} names a file outside the dump: {name}")
-        if not os.path.isfile(file):
-            raise Unsupported(f"no_data_file: {path}: {os.path.basename(file)} is not in {folder}")
-        try:
-            if file.endswith(".npy"):
-                tensor = torch.from_numpy(np.load(file, allow_pickle=False))
-            elif file.endswith(".pt"):
-                tensor = torch.load(file, map_location="cpu", weights_only=True)
-            else:
-                raise Unsupported(f"bad_data_file: {name} is neither .pt nor .npy")
-        except (OSError, ValueError, RuntimeError, EOFError, TypeError, LookupError) as e:
-            raise Unsupported(f"bad_data_file: {name}: {first_line(e)}") from None
-        except Exception as e:  # unpicklers raise types of their own
-            raise Unsupported(f"bad_data_file: {name}: {type(e).__name__}") from None
-        if not isinstance(tensor, torch.Tensor):
-            raise Unsupported(f"bad_data_file: {name} holds no tensor")
-        shape = record.get("shape")
+        # Earlier releases write whole paths; what counts is the folder beside the dump.
+        inside = os.path.basename(name) if os.path.isabs(name) else name
+        tensor = read_tensor(self.data_folder, inside, path)
+        shape, dtype = record.get("shape"), record.get("dtype")
         if isinstance(shape, list) and list(tensor.shape) != shape:
             raise Unsupported(f"bad_data_file: {name} has shape {list(tensor.shape)}, recorded was {shape}")
-        return tensor.detach().contiguous()
+        if isinstance(dtype, str) and str(tensor.dtype) != dtype:
+            raise Unsupported(f"bad_data_file: {name} holds {tensor.dtype}, recorded was {dtype}")
+        return tensor
 
     def _random(self, record: dict[str, Record], path: str) -> torch.Tensor:
         dtype = dtype_named(record.get("dtype"), path)
@@ -248,6 +236,21 @@ class InputMaker:
         else:
             raise Unsupported(f"unsupported_dtype: {path}: values of {dtype} cannot be drawn")
         return tensor
+
+
+def read_tensor(folder: str, name: str, path: str) -> torch.Tensor:
+    """The tensor of a file, read by the core: nothing in it is executed, and its sizes are not believed.
+
+    Raises:
+        Unsupported: There is no such file, it lies outside the folder, or holds no tensor.
+    """
+    try:
+        dtype, shape, elements = _core.read_tensor(folder, name)
+    except MsprobeError as e:
+        code = _CODES_OF_FILES.get(e.code, "bad_data_file")
+        raise Unsupported(f"{code}: {path}: {first_line(e)}") from None
+    kind = dtype_named(dtype, path)
+    return torch.frombuffer(elements, dtype=kind).view(shape) if elements else torch.empty(shape, dtype=kind)
 
 
 def prepare(name: str, positional: list[Record]) -> list[Record]:
