@@ -213,6 +213,27 @@ void Pair(Bytes input) {
   });
 }
 
+uint64_t Finalise(uint64_t x) {  // of SplitMix64
+  x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9;
+  x = (x ^ x >> 27) * 0x94D049BB133111EB;
+  return x ^ x >> 31;
+}
+uint64_t MixOf(uint64_t x) { return Finalise(x + 0x9E3779B97F4A7C15); }
+
+// The definition in kernels/checksum.h, one element at a time.
+uint64_t HashOf(Bytes input, size_t item, uint64_t first) {
+  uint64_t total = 0;
+  for (size_t i = 0; i < input.size() / item; ++i) {
+    for (size_t half = 0; half < item; half += 8) {
+      uint64_t bits = 0;
+      std::memcpy(&bits, input.data() + i * item + half, std::min<size_t>(item, 8));
+      const uint64_t index = first + i + 1 + (uint64_t{half / 8} << 63);
+      total += Finalise(bits + index * 0x9E3779B97F4A7C15);
+    }
+  }
+  return total;
+}
+
 void Checksum(Bytes input) {
   const auto* bytes = reinterpret_cast<const Bytef*>(input.data());
   const auto crc = crc32(crc32(0, nullptr, 0), bytes, static_cast<uInt>(input.size()));
@@ -229,19 +250,17 @@ void Checksum(Bytes input) {
 
   for (const size_t item : {size_t{1}, size_t{2}, size_t{4}, size_t{8}, size_t{16}}) {
     const size_t n = input.size() / item;
-    const uint64_t whole = kernels::Hash64(input.data(), n, item, 0);
-    const size_t k = n / 2;
-    const uint64_t parts = kernels::Hash64(input.data(), k, item, 0) +
-                           kernels::Hash64(input.data() + k * item, n - k, item, k);
-    Check(whole == parts, "parts of a hash do not add up");
+    const uint64_t first = n == 0 ? 0 : Finalise(n) >> static_cast<uint8_t>(input[0]) % 64;
+    const uint64_t expected = HashOf(input, item, first);
+    OnEveryTarget([&] {
+      const uint64_t whole = kernels::Hash64(input.data(), n, item, first);
+      Check(whole == expected, "a hash is not its definition");
+      const size_t k = n / 2;
+      const uint64_t parts = kernels::Hash64(input.data(), k, item, first) +
+                             kernels::Hash64(input.data() + k * item, n - k, item, first + k);
+      Check(whole == parts, "parts of a hash do not add up");
+    });
   }
-}
-
-uint64_t MixOf(uint64_t x) {
-  x += 0x9E3779B97F4A7C15;
-  x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9;
-  x = (x ^ x >> 27) * 0x94D049BB133111EB;
-  return x ^ x >> 31;
 }
 
 // Slots of a sketch by the formulas, in long double, and the sum of magnitudes of each.

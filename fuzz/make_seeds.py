@@ -139,6 +139,17 @@ def config_seeds() -> None:
     put("compare_json", "old", '{"npu_path": "a/dump.json", "bench_path": "b/dump.json", "is_print_compare_log": true}')
     put("compare_json", "new", '{"target_path": "a", "golden_path": "b", "stack_path": "s"}')
     put("name_map", "plain", "module.a.conv: module.b.conv\n'quoted: key': \"value\"\n")
+    narrow = {"_comment": "why", "task": "tensor", "level": "mix", "step": [3]}
+    narrow["tensor"] = {"list": ["Functional.relu.2.forward"], "data_mode": ["all"]}
+    put("narrow_config", "plain", json.dumps(narrow, indent=4))
+    pair = "- ms_api: Mint.sub\n  pt_api: Torch.sub\n  ms_args: [0, 1]\n  pt_args: [1, 0]\n"
+    put("api_map", "pairs", pair + "- {ms_api: Norm, pt_api: Norm, ms_parameters: [gamma], pt_parameters: [weight]}\n")
+    put("layer_map", "classes", "TopLayer:\n  network: module\nCell:\n  a.b: c\n  d: e\n")
+    put(
+        "rule_file",
+        "limits",
+        "limits:\n  - api: linear\n    dtype: torch.bfloat16\n    rounding: 2\n    off: [R1, Q1]\n",
+    )
     put("merge_config", "plain", "api:\n  - Torch.add*\n  - Module\ncompare_index:\n  - Max diff\n")
     put(
         "postprocess_config",
@@ -173,6 +184,9 @@ def table_seeds() -> None:
     details = DATA / "precheck" / "compare_real_new" / "npu.csv"
     put("details", "golden", b"".join(details.read_bytes().splitlines(keepends=True)[:8]))
     put("write_table", "cells", b'=1+1\xff-2\xfe\xffplain\xfe"quo""ted\n\xff+x')
+    put("write_xlsx", "cells", b'=1+1\xff-2\xfeplain 1\xff"quo""ted\n_x0041_\xfe\xff\x01')
+    put("write_dump", "members", b'a\xff1\xfe\xfeb\xff\xc3\xa9\n\xfea\xff"\\\xfe')
+    put("write_pieces", "three", bytes(range(48)))
     put("write_tensor", "float32", bytes([11, 2, 3]) + bytes(range(40)))
 
 
