@@ -6,6 +6,7 @@ Each set becomes FOLDER/<set>/{target,golden}/dump.json with stack.json, constru
 dump_tensor_data/*.pt.
 
     big     4 entries x 1 output of 25,000,000 float32      400 MB a side
+    long    16 entries, whose files are those of big four times, by hard links   1.6 GB a side
     half    200 entries x 1 output of 1,000,000 bfloat16    400 MB a side
     many    1,000 entries x 3 leaves of 1,024 float32       3,000 pairs of 4 kB
     stats   20,000 entries x 3 leaves, statistics only      60,000 rows
@@ -84,6 +85,22 @@ def tensor_set(root: Path, entries: int, leaves: int, numel: int, dtype: torch.d
         write_dump(root / side, data[side], "tensor")
 
 
+def long_set(root: Path, big: Path) -> None:
+    data: dict[str, dict[str, Any]] = {side: {} for side in SIDES}
+    for side in SIDES:
+        records = list(json.loads((big / side / "dump.json").read_text())["data"].values())
+        (root / side / "dump_tensor_data").mkdir(parents=True, exist_ok=True)
+        for i in range(4 * len(records)):
+            output = dict(records[i % len(records)]["output"][0])
+            source = big / side / "dump_tensor_data" / output["data_name"]
+            output["data_name"] = f"{entry_name(i)}.output.0.pt"
+            target = root / side / "dump_tensor_data" / output["data_name"]
+            target.unlink(missing_ok=True)
+            target.hardlink_to(source)
+            data[side][entry_name(i)] = {"input_args": [], "input_kwargs": {}, "output": [output]}
+        write_dump(root / side, data[side], "tensor")
+
+
 def statistics_set(root: Path, entries: int, rank: str = "") -> None:
     for side in SIDES:
         generator, data = np.random.default_rng(3), {}
@@ -103,6 +120,10 @@ def make(name: str, folder: Path, small: bool) -> None:
     root, cut = folder / name, 100 if small else 1
     if name == "big":
         tensor_set(root, 4, 1, 25_000_000 // cut, torch.float32)
+    elif name == "long":
+        if not (folder / "big" / "golden" / "construct.json").exists():
+            make("big", folder, small)
+        long_set(root, folder / "big")
     elif name == "half":
         tensor_set(root, max(2, 200 // cut), 1, 1_000_000 // cut, torch.bfloat16)
     elif name == "many":

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
@@ -59,7 +59,10 @@ class Row:
 
 @dataclass
 class Goal:
-    """One line of the table at the top: what was promised and what was measured; `value` None: not measured."""
+    """One line of the table at the top: what was promised and what was measured; `value` None: not measured.
+
+    `original` is the same figure of the original, where it was measured.
+    """
 
     what: str
     goal: str
@@ -68,12 +71,18 @@ class Goal:
     unit: str = ""
     at_least: bool = False
     digits: int = 2
+    original: float | None = None
 
-    def line(self) -> str:
+    HEAD: ClassVar = ("what", "goal", "ours", "original", "ratio", "met")
+
+    def cells(self) -> list[str]:
+        theirs = "–" if self.original is None else f"{self.original:.{self.digits}f}{self.unit}"
         if self.value is None:
-            return f"| {self.what} | {self.goal} | – | not measured |"
+            return [self.what, self.goal, "–", theirs, "–", "not measured"]
         met = self.value >= self.limit if self.at_least else self.value <= self.limit
-        return f"| {self.what} | {self.goal} | {self.value:.{self.digits}f}{self.unit} | {'yes' if met else '**no**'} |"
+        pair = (self.value, self.original) if self.at_least else (self.original, self.value)
+        ours = f"{self.value:.{self.digits}f}{self.unit}"
+        return [self.what, self.goal, ours, theirs, ratio(*pair), "met" if met else "**not met**"]
 
 
 @dataclass

@@ -30,7 +30,7 @@ import part_collect
 import part_compare
 import part_kernels
 import part_precheck
-from harness import HERE, OURS, ROOT, THEIRS, WORK, Goal, Section, Setup
+from harness import HERE, OURS, ROOT, THEIRS, WORK, Goal, Section, Setup, table
 
 UPSTREAM = "mindstudio-probe==26.2.0"
 TORCH = "torch==2.13.0"
@@ -112,13 +112,14 @@ def render(record: dict[str, Any]) -> str:
         "",
         "Written by `make bench` (`python bench/run_bench.py`). Each chapter says when, where and of what it was",
         "measured.",
-        "Ratios are original / ours, from one run in which the tools took turns.",
+        "Ratios say how many times better ours is, from one run in which the tools took turns.",
         "",
-        "| what | goal | measured | met |",
-        "| --- | --- | --- | --- |",
     ]
-    for name in PARTS:
-        lines += [Goal(**goal).line() for goal in record.get(name, {}).get("goals", [])]
+    goals = [Goal(**goal) for name in PARTS for goal in record.get(name, {}).get("goals", [])]
+    lines += table(Goal.HEAD, [goal.cells() for goal in goals])
+    absent = [title for name, (title, _) in PARTS.items() if name not in record]
+    if absent:
+        lines += ["", f"Not measured yet: {'; '.join(absent)}."]
     for name, (title, _) in PARTS.items():
         if name in record:
             lines += ["", f"## {title}", "", record[name]["head"], "", *record[name]["lines"]]
