@@ -19,10 +19,10 @@ WERROR ?= OFF
 export VENV TORCH_INDEX JOBS WERROR
 
 .DEFAULT_GOAL := help
-.PHONY: controls faults help setup demo test test-slow neutrality fuzz asan lint format tidy bench bench-quick clean wheel docs
+.PHONY: controls faults help setup demo test test-slow test-arm64 neutrality fuzz asan tsan lint format tidy bench bench-quick clean wheel docs
 
 help:     ## this list
-	@sed -n 's/^\([a-z-]*\): *## /  make \1\t/p' Makefile | expand -t 16
+	@sed -n 's/^\([a-z0-9-]*\): *## /  make \1\t/p' Makefile | expand -t 16
 
 setup:    ## install what is missing, build, and install msprobe into .venv
 	@tools/setup.sh build
@@ -58,6 +58,14 @@ fuzz:     ## T seconds of fuzzing per target (T=60), or of the targets named in 
 asan:     ## the C++ tests and the tests of the Python extension under the address and undefined sanitizers
 	@tools/setup.sh build test demo
 	@tools/run_asan.sh
+
+tsan:     ## the C++ tests that use several threads under the thread sanitizer
+	@tools/setup.sh build test
+	@tools/run_tsan.sh
+
+test-arm64: ## cross-build for aarch64 and run the C++ tests under qemu, vector code for NEON included
+	@tools/setup.sh build test arm64
+	@tools/run_arm64.sh
 
 lint:     ## format, clang-tidy, ruff, mypy, layers, promises, stub
 	@tools/setup.sh build test lint

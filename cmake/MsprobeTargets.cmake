@@ -29,9 +29,12 @@ if(MSPROBE_FUZZ)
   add_compile_options(-fsanitize=fuzzer-no-link -fsanitize-ignorelist=${PROJECT_SOURCE_DIR}/fuzz/ignorelist.txt)
 endif()
 
-# Highway 1.0 has no SSE2 target; Westmere (2010) is the floor on x86, nothing is assumed elsewhere.
+# Highway 1.0 has no SSE2 target, so Westmere (2010) is the floor on x86. Its NEON target is built with +crypto; g++
+# makes implicit constructors of structs of vectors with the options of the command line, which have to be the same.
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   add_compile_options(-march=x86-64-v2 -maes -mpclmul)
+elseif(CMAKE_SYSTEM_PROCESSOR STREQUAL "aarch64")
+  add_compile_options(-march=armv8-a+crypto)
 endif()
 
 if(MSPROBE_TESTS)

@@ -9,6 +9,7 @@
 #   wheel   what the wheel is mended with
 #   docs    what the site of the documents is made with
 #   fuzz    the compiler with the fuzzer's run-time library
+#   arm64   the cross compiler for aarch64 and what runs its programs here
 #
 # Everything is kept under a stamp made of the hash of what it was made from: run again, this takes a second.
 # Debian packages are installed only when missing; without root the command to run is printed (exit status 2).
@@ -31,6 +32,7 @@ debian_packages() {
   wants test && files+=(tools/packages/apt-test.txt)
   wants bench && files+=(tools/packages/apt-bench.txt)
   wants fuzz && files+=(tools/packages/apt-fuzz.txt)
+  wants arm64 && files+=(tools/packages/apt-arm64.txt)
   [[ ${#files[@]} -gt 0 ]] || return 0
   local missing=()
   for package in $(listed "${files[@]}"); do
