@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import random
-import subprocess
+import signal
 import sys
 import time
 from pathlib import Path
 
 import pytest
+import torch
 
 from msprobe import _core
 
@@ -22,20 +23,42 @@ def f(name, real, args, kwargs):
 """
 
 
-def start(folder: Path, *args: object) -> subprocess.Popen[bytes]:
-    """The command in a process of its own; a candidate gives kills the time to hit, and a baseline."""
-    (folder / "kill_candidate.py").write_text(CANDIDATE, "utf-8")
-    paths = [str(folder), str(Path(_core.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
-    options = ["-api_info", str(DATA / "run_conv_stats" / "dump.json"), "--device", "cpu", "--baseline", "cpu"]
-    command = [sys.executable, "-m", "msprobe", "acc_check", *options, "--candidate", "kill_candidate:f"]
-    return subprocess.Popen(
-        [*command, *(str(a) for a in args)],
-        cwd=folder,
-        # One thread: the order of sums in convolutions depends on their number.
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1"},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
+class Replay:
+    """The command in a child that was forked: PyTorch is there already, so that kills fall into the work."""
+
+    def __init__(self, folder: Path, *args: object) -> None:
+        (folder / "kill_candidate.py").write_text(CANDIDATE, "utf-8")
+        options = ["-api_info", str(DATA / "run_conv_stats" / "dump.json"), "--device", "cpu", "--baseline", "cpu"]
+        command = ["msprobe", "acc_check", *options, "--candidate", "kill_candidate:f", *(str(a) for a in args)]
+        self.status: int | None = None
+        self.pid = os.fork()
+        if self.pid == 0:
+            status = 99
+            try:
+                os.chdir(folder)
+                sys.path.insert(0, str(folder))
+                nothing = os.open(os.devnull, os.O_WRONLY)
+                os.dup2(nothing, 1)
+                os.dup2(nothing, 2)
+                torch.set_num_threads(1)  # the order of sums in convolutions depends on it
+                status = _core.main(command)
+            finally:
+                os._exit(status)
+
+    def poll(self) -> int | None:
+        if self.status is None:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            self.status = os.waitstatus_to_exitcode(status) if pid else None
+        return self.status
+
+    def wait(self) -> int:
+        if self.status is None:
+            self.status = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+        return self.status
+
+    def kill(self) -> None:
+        if self.status is None:
+            os.kill(self.pid, signal.SIGKILL)
 
 
 def records(folder: Path, kind: str) -> list[bytes]:
@@ -44,7 +67,7 @@ def records(folder: Path, kind: str) -> list[bytes]:
     return path.read_bytes().split(b"\r\n")
 
 
-def grown_to(process: subprocess.Popen[bytes], folder: Path, size: int) -> bool:
+def grown_to(process: Replay, folder: Path, size: int) -> bool:
     """Wait until the three files hold so many bytes together; False when the process ended before."""
     while process.poll() is None:
         if sum(p.stat().st_size for p in folder.glob("accuracy_checking_*.csv")) >= size:
@@ -55,7 +78,7 @@ def grown_to(process: subprocess.Popen[bytes], folder: Path, size: int) -> bool:
 
 def kill_often(folder: Path, kills: int, seed: int) -> None:
     chance = random.Random(seed)
-    assert start(folder, "-o", "whole").wait() == 0
+    assert Replay(folder, "-o", "whole").wait() == 0
     kinds = ("result", "details", "details_baseline")
     whole = {kind: records(folder / "whole", kind) for kind in kinds}
     total = sum(p.stat().st_size for p in (folder / "whole").glob("accuracy_checking_*.csv"))
@@ -65,7 +88,7 @@ def kill_often(folder: Path, kills: int, seed: int) -> None:
         runs += 1
         args: list[object] = ["-o", out.name]
         while True:
-            process = start(folder, *args)
+            process = Replay(folder, *args)
             done = sum(p.stat().st_size for p in out.glob("accuracy_checking_*.csv"))
             # Somewhere behind what is there: a kill before the first new byte would prove little.
             goal = chance.randint(done + 1, max(done, total) + 1)
@@ -93,4 +116,4 @@ def test_files_survive_a_few_kills(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_files_survive_many_kills(tmp_path: Path) -> None:
-    kill_often(tmp_path, 60, 2)
+    kill_often(tmp_path, 200, 2)

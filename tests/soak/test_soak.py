@@ -19,7 +19,9 @@ MEMORY = 0.05  # after warm-up
 def soak(folder: Path, kind: str, blocks: int, cycles: int, calls: int) -> list[dict[str, Any]]:
     """What the child held after each block; every call that it made was recorded and read back."""
     command = [sys.executable, str(CHILD), kind, str(folder / "dump"), *map(str, (blocks, cycles, calls))]
-    run = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | {"OMP_NUM_THREADS": "1"})
+    run = subprocess.run(
+        command, capture_output=True, text=True, check=False, env=os.environ | {"OMP_NUM_THREADS": "1"}
+    )
     assert run.returncode == 0, run.stderr[-2000:]
     assert "[ERROR]" not in run.stdout and "[WARNING]" not in run.stdout
     held = [json.loads(line[5:]) for line in run.stdout.splitlines() if line.startswith("HELD ")]
@@ -35,7 +37,8 @@ def check_flat(name: str, held: list[dict[str, Any]], calls_per_block: int) -> N
     growth = max(h["resident"] for h in later) / start["resident"] - 1
     quarter = max(1, len(later) // 4)
     first, last = (
-        1e6 * statistics.median(h["cpu"] for h in part) / calls_per_block for part in (later[:quarter], later[-quarter:])
+        1e6 * statistics.median(h["cpu"] for h in part) / calls_per_block
+        for part in (later[:quarter], later[-quarter:])
     )
     print(
         f"\nsoak, {name}: {held[-1]['made']} calls, all read back; memory {growth:+.2%} after warm-up "
