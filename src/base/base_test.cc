@@ -1,6 +1,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
@@ -242,6 +243,33 @@ TEST(Time, StampMovesOnWhileTaken) {
   WriteFile(dir / ("s_" + LocalTimestamp(1001) + ".json"), "");
   EXPECT_EQ(FreeTimestamp(dir.path(), {"r_{ts}.csv", "s_{ts}.json"}, 1000), 1002);
   EXPECT_EQ(IsoUtc(0), "1970-01-01T00:00:00Z");
+}
+
+TEST(Time, NoTwoAtATimeHaveOneStamp) {
+  const TempDir dir;
+  const auto stamp = [&] { return FreeTimestamp(dir.path(), {"r_{ts}.csv"}, 5000); };
+  EXPECT_EQ(stamp(), 5000);
+  EXPECT_EQ(stamp(), 5000);  // the one who has it may ask again
+  int64_t other = 0;
+  std::thread([&] { other = stamp(); }).join();
+  EXPECT_EQ(other, 5001);
+  int pipes[2];
+  ASSERT_EQ(pipe(pipes), 0);
+  const TempDir another;
+  const pid_t child = fork();
+  if (child == 0) {
+    // The child knows the claims of its parent, but not those that came afterwards.
+    char go = 0;
+    const bool begun = read(pipes[0], &go, 1) == 1;
+    _exit(begun && FreeTimestamp(another.path(), {"r_{ts}.csv"}, 7000) == 7001 ? 0 : 1);
+  }
+  EXPECT_EQ(FreeTimestamp(another.path(), {"r_{ts}.csv"}, 7000), 7000);
+  EXPECT_EQ(write(pipes[1], "g", 1), 1);
+  int status = -1;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  close(pipes[0]);
+  close(pipes[1]);
 }
 
 TEST(ParallelFor, EveryItemOnce) {

@@ -17,7 +17,8 @@ std::string IsoUtc(int64_t unix_seconds);  // 2026-11-30T18:33:16Z
 
 // The first second >= `unix_seconds` for which no path of `dir` + "/" + pattern exists, where each
 // pattern holds "{ts}" for the time stamp (decisions.md 5: stamps move on, names keep their
-// pattern).
+// pattern). No other thread of this process, and no other process of this machine, is given the
+// same second for the folder while this process lives (or asks for 16 others).
 int64_t FreeTimestamp(const std::string& dir, std::initializer_list<std::string_view> patterns,
                       int64_t unix_seconds);
 
