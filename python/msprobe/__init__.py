@@ -5,9 +5,10 @@ Importing the package is cheap and does not import torch; `msprobe.pytorch` does
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
+TYPE_CHECKING = False  # importing typing for it would be half of what the command takes to start
 if TYPE_CHECKING:
+    from typing import Any
+
     from msprobe._compare import compare, compare_distributed
     from msprobe._core import __version__
     from msprobe.errors import CompareError, ConfigError, DumpError, ErrorCode, MsprobeError, PrecheckError
