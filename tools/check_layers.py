@@ -51,6 +51,7 @@ CPP_LAYERS: dict[str, tuple[int, frozenset[str]]] = {
 GRANTED: dict[tuple[str, str], str] = {
     ("collect", "formats"): "writes tensor files itself, while the training goes on",
     ("compare", "kernels"): "feeds pairs piece by piece to the one-pass kernel; checksums of scalars",
+    ("culprit", "kernels"): "adds up what ranks gave to a collective, element by element",
     ("metrics", "json"): "writes and reads the sketch of a tensor, which only it understands",
     ("precheck", "report"): "writes and reads its csv records by the rules of reports",
 }

@@ -60,39 +60,27 @@ class Replays {
     }
     const ReplayJobs jobs = FirstJobs();
     if (jobs.calls.empty() && jobs.parameters.empty()) return out;
-    Result<ReplayScores> target = Ask(jobs);
+    Result<ReplayScores> target = Replayed(options_.replay, jobs);
     if (!target.ok()) {
       report_.notes.push_back("not replayed: " + target.error().message + "; judged by growth");
       return out;
     }
     out.target = std::move(target).value();
     out.replayed = true;
-    Count(out.target);
+    CountReplays(out.target, report_);
     const ReplayJobs second = SecondJobs(out.target);
     if (second.calls.empty() && second.parameters.empty()) return out;
-    Result<ReplayScores> golden = Ask(second);
+    Result<ReplayScores> golden = Replayed(options_.replay, second);
     if (golden.ok()) out.golden = std::move(golden).value();
     AddEffects(out);
     return out;
   }
 
-  // Benjamini & Hochberg over all replayed entries.
   void Discover(Scores& scores) const {
-    std::vector<double> p;
-    for (const auto& [name, entry] : scores.target.entries) {
-      if (entry.reason.empty()) p.push_back(PValue(options_.model, entry.Worst()));
-    }
-    scores.discovery_limit = DiscoveryLimit(options_.model, p, p.size());
-    report_.discoveries = static_cast<uint64_t>(
-        std::count_if(p.begin(), p.end(), [&](double v) { return v <= scores.discovery_limit; }));
+    scores.discovery_limit = Discoveries(scores.target, options_.model, report_);
   }
 
  private:
-  Result<ReplayScores> Ask(const ReplayJobs& jobs) const {
-    MSPROBE_ASSIGN(const std::string answer, options_.replay(JobsJson(jobs)));
-    return ReadScores(answer);
-  }
-
   // Stage one: what differs between the runs.
   ReplayJobs FirstJobs() const {
     ReplayJobs jobs;
@@ -170,16 +158,6 @@ class Replays {
       jobs.parameters.push_back(std::move(job));
   }
 
-  void Count(const ReplayScores& scores) {
-    for (const auto& [name, entry] : scores.entries) {
-      if (entry.reason.empty()) {
-        ++report_.replayed;
-      } else {
-        ++report_.not_replayed[entry.reason];
-      }
-    }
-  }
-
   // The second stage knows both sides: its figures belong to the target's leaves.
   void AddEffects(Scores& scores) const {
     for (const auto& [name, entry] : scores.golden.entries) {
@@ -230,7 +208,7 @@ void FindLoss(const Case& c, const Scores& scores, Report& report) {
 
 Result<Report> FindCulprit(const Input& input, const Options& options) {
   Report report;
-  report.q = options.model.q;
+  AddModel(options.model, report);
   MSPROBE_ASSIGN(const std::unique_ptr<Run> target, ReadRun(input.target_json));
   MSPROBE_ASSIGN(const std::unique_ptr<Run> golden, ReadRun(input.golden_json));
   const KeyKind keys = FillKeys(*target, *golden);
@@ -267,40 +245,14 @@ Result<Report> FindCulprit(const Input& input, const Options& options) {
          target->sixteen || golden->sixteen,
          Modules({target.get(), golden.get()}, false),
          Modules({target.get(), golden.get()}, true),
-         GradientScale(*golden)};
+         GradientScale(*golden),
+         CollectivesIn(*target, input)};
   Replays replays(c, options, report);
   Scores scores = replays.Run();
   replays.Discover(scores);
   Judge(c, options, input, report).Walk(scores);
   if (options.loss_impact && scores.replayed) FindLoss(c, scores, report);
   return report;
-}
-
-Result<ScoreModel> LearnFloor(std::vector<double> scores, const ScoreModel& before) {
-  std::erase_if(scores, [](double s) { return !std::isfinite(s); });
-  if (scores.size() < kLeastScores) {
-    return Error(ErrorCode::kNothingToDo,
-                 fmt::format("{} scores of clean replays are too few; at least {} are needed",
-                             scores.size(), kLeastScores));
-  }
-  ScoreModel out = before;
-  double logs = 0;
-  double above = 0;
-  double largest = 0;
-  for (const double s : scores) {
-    largest = std::max(largest, s);
-    if (s <= 1) continue;
-    logs += std::log(s);
-    ++above;
-  }
-  // Hill's estimator above 1. With few scores above it the calibrated tail is kept, and only its
-  // weight is raised to what was seen.
-  constexpr double kEnough = 10;
-  out.tail = std::max(above, 1.0) / static_cast<double>(scores.size());
-  if (above >= kEnough) out.exponent = above / logs;
-  constexpr double kMargin = 1.15;
-  out.limit = std::max(before.limit, kMargin * largest);
-  return out;
 }
 
 }  // namespace msprobe::culprit

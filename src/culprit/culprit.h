@@ -2,21 +2,28 @@
 // error that it inherits, and names the first culprit of one pair of dumps.
 #pragma once
 
+#include <functional>
 #include <string>
+#include <vector>
 
 #include "base/result.h"
+#include "culprit/collectives.h"
 #include "culprit/finding.h"
+#include "culprit/floor.h"
 #include "culprit/replay.h"
 #include "culprit/score_model.h"
 
 namespace msprobe::culprit {
 
 struct Input {
-  std::string target_json, golden_json;  // golden_json empty: one dump only (rules 7 and 8)
+  std::string target_json, golden_json;
   // From the steps before, of the same rank: the largest deviation that was noise, and whether
   // something was found (what enters this step is a consequence then).
   double front = 0;
   bool found_before = false;
+  // Rule 9: what the inputs of all ranks say of this rank's collectives. Asked at most once, when
+  // the target has any; empty: the rank is judged by itself.
+  std::function<CollectivesOfRank()> collectives = {};
 };
 
 struct Options {
@@ -30,9 +37,14 @@ struct Options {
 // Errors: those of reading the dumps. Everything else is a report: what cannot be judged says why.
 Result<Report> FindCulprit(const Input& input, const Options& options);
 
-// Scores of clean replays: refits tail and exponent of the p-value, and the limit, from runs that
-// are known to be right (Hill 1975 over scores above 1). At least kLeastScores of them.
-inline constexpr size_t kLeastScores = 100;
-Result<ScoreModel> LearnFloor(std::vector<double> scores, const ScoreModel& before);
+// The same without a golden run: rules 7, 8 and 9 on the target alone. Every recorded call is
+// replayed, and named when its own result is further off than its replay explains. There is no
+// golden side to tell a flaw of the reference from a fault. kNotJudged: the dump holds no tensors,
+// or nothing can be replayed here.
+Result<Report> FindInOneDump(const Input& input, const Options& options);
+
+// The scores of all replayed entries of a run, one per entry, in order of execution. Errors: those
+// of reading the dump; kUnsupported when nothing can be replayed here.
+Result<std::vector<double>> ScoresOf(const std::string& dump_json, const Options& options);
 
 }  // namespace msprobe::culprit

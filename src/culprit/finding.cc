@@ -52,6 +52,7 @@ void WriteReport(json::Writer& w, const Report& r) {
   w.StartObject();
   w.Key("mode").String(ModeName(r.mode));
   w.Key("verdict").String(VerdictName(r.verdict));
+  if (r.one_dump) w.Key("one_dump").Bool(true);
   w.Key("reason").String(r.reason);
   w.Key("findings").StartArray();
   for (const Finding& f : r.findings) WriteFinding(w, f);
@@ -65,8 +66,16 @@ void WriteReport(json::Writer& w, const Report& r) {
   w.Key("discoveries").StartObject();
   w.Key("q").Double(r.q);
   w.Key("count").Uint(r.discoveries);
-  w.Key("calibrated").String(r.calibrated ? "on CPU" : "learned");
+  w.Key("calibrated").String(r.calibration);
   w.EndObject();
+  if (r.collectives > 0 || !r.collectives_by_growth.empty()) {
+    w.Key("collectives").StartObject();
+    w.Key("from_all_ranks").Uint(r.collectives);
+    w.Key("by_growth").StartObject();
+    for (const auto& [reason, count] : r.collectives_by_growth) w.Key(reason).Uint(count);
+    w.EndObject();
+    w.EndObject();
+  }
   if (r.loss.known) {
     w.Key("loss_impact").StartObject();
     w.Key("sum").Double(r.loss.sum);

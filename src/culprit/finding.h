@@ -54,14 +54,20 @@ struct Report {
   Verdict verdict = Verdict::kNone;
   std::string reason;             // of kNotJudged
   std::vector<Finding> findings;  // in order; the first is the culprit
-  uint64_t consequences = 0;
-  std::vector<std::string> followers;  // entries whose deviations follow from an earlier one
+  // Entries of the target whose deviations follow from an earlier one, in order of execution.
+  std::vector<std::string> followers;
+  uint64_t consequences = 0;  // their number
   std::vector<std::string> notes;
   uint64_t judged = 0, replayed = 0;
   std::map<std::string, uint64_t> not_replayed;  // reason -> entries
   double q = 0.001;
   uint64_t discoveries = 0;
-  bool calibrated = true;  // constants are those of CPU kernels
+  bool calibrated = true;              // constants are those of CPU kernels
+  std::string calibration = "on CPU";  // "on your device from 812 entries"
+  bool one_dump = false;               // without a golden run
+  // Collectives (rule 9): judged from the inputs of all ranks, and by growth, by reason.
+  uint64_t collectives = 0;
+  std::map<std::string, uint64_t> collectives_by_growth;
   LossImpact loss;
   bool evidence = false;  // tensors, sketches, hashes or origins on both sides
   double front = 0;       // largest deviation that counts as noise at the end; for later steps

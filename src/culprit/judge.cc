@@ -87,6 +87,7 @@ void Judge::Walk(const Scores& scores) {
         ParameterGrads(p, found);
       } else {
         Introduced(p, found);
+        Collective(p, found);
         Grown(p, found);
       }
       if (e.kind == Kind::kApiForward) MissingGradient(p, found);
@@ -123,12 +124,20 @@ void Judge::Follow(Pair p, bool clean) {
     largest = std::max(largest, d.absolute / std::max(ScaleOf(p, *g, d.norm), 1e-300));
   }
   (void)ge;
-  if (!report_.findings.empty() || input_.found_before || !clean) {
-    if (largest > Noise()) report_.followers.push_back(e.name);
+  if (!clean) return;
+  if (!report_.findings.empty() || input_.found_before) {
+    if (largest > Noise()) Consequence(e.name);
     return;
   }
   if (largest <= (case_.sixteen ? kLargestFront16 : kLargestFront))
     front_ = std::max(front_, largest);
+}
+
+// Entries come in order: what is told twice is told twice in a row.
+void Judge::Consequence(const std::string& entry) {
+  if (!report_.followers.empty() && report_.followers.back() == entry) return;
+  report_.followers.push_back(entry);
+  report_.consequences = report_.followers.size();
 }
 
 // Puts the findings of one place into the report, in the order of culprit.md 6.12.
@@ -147,7 +156,7 @@ void Judge::Take(std::vector<Finding>& found, uint64_t place) {
     const bool first_use = f.reason_key.starts_with("parameter:");
     const bool late = !report_.findings.empty() || input_.found_before;
     if (late && IsLate(f.kind) && (!first_use || input_.found_before)) {
-      ++report_.consequences;
+      Consequence(f.entry);
       continue;
     }
     const std::string line =

@@ -33,6 +33,7 @@ struct Case {
   // Largest norm of a backward leaf of the golden run by shape: the natural scale of gradients that
   // are zero in exact arithmetic (rule 5).
   std::unordered_map<std::string, double> gradient_scale;
+  CollectivesOfRank collectives;
 };
 
 struct Scores {
@@ -92,6 +93,9 @@ class Judge {
   bool HandedOnOneSide(Pair p) const;
   // outputs.cc
   void Introduced(Pair p, std::vector<Finding>& found);
+  // The score of a collective that the inputs of all ranks judge; null: growth judges.
+  const CollectiveScore* CollectiveOf(const Entry& e) const;
+  void Collective(Pair p, std::vector<Finding>& found);
   void Grown(Pair p, std::vector<Finding>& found);
   struct Incoming {
     double sum = 0, largest = 0, others = 1;
@@ -109,6 +113,7 @@ class Judge {
   Finding StructureFinding(uint32_t group, int rule);
   void MissingGradient(Pair p, std::vector<Finding>& found);
   void Take(std::vector<Finding>& found, uint64_t place);
+  void Consequence(const std::string& entry);
   Finding Make(FindingKind kind, Pair p, const std::string& leaf, int rule) const;
   std::string Where(const Finding& f) const;
 
@@ -125,6 +130,22 @@ class Judge {
   std::unordered_set<uint64_t> seen_parameters_;   // keys of parameters that were used before
   std::unordered_map<std::string, size_t> lines_;  // reason -> finding
 };
+
+// What the inputs of all ranks say, when the run has collectives.
+CollectivesOfRank CollectivesIn(const Run& run, const Input& input);
+// Into the report: how many entries were replayed, and why others were not.
+void CountReplays(const ReplayScores& scores, Report& report);
+// Level and origin of the constants.
+void AddModel(const ScoreModel& model, Report& report);
+// Benjamini & Hochberg over all replayed entries: the largest p-value that is a discovery, negative
+// when none is. Counts them.
+double Discoveries(const ReplayScores& scores, const ScoreModel& model, Report& report);
+
+// What a replay found wrong; in one dump only `golden` is negative and not told.
+Finding IntroducedFinding(const LeafScore& worst, const std::string& call, double golden,
+                          const ScoreModel& model);
+// What a collective's result lacks of the sum or copy of all ranks' inputs.
+void TellCollective(const CollectiveScore& score, const std::string& call, Finding& f);
 
 // Uses of the parameters whose recorded gradients differ (rule 8). Two jobs per gradient when both
 // hypotheses differ: ":module" and ":shared" after the key.

@@ -39,27 +39,81 @@ void Judge::Introduced(Pair p, std::vector<Finding>& found) {
   if (golden != scores_->golden.entries.end()) other = golden->second.Worst();
   if (worst->score <= options_.model.contrast * other) return;
   Finding f = Make(FindingKind::kIntroduced, p, worst->leaf, 7);
-  f.numbers = {{"score", worst->score},
-               {"golden_score", other},
-               {"p", pvalue},
-               {"limit", options_.model.limit}};
+  const std::string call = VisibleText(e.name) + Where(f);
+  Finding told = IntroducedFinding(*worst, call, other, options_.model);
+  f.numbers = std::move(told.numbers);
+  f.sentence = std::move(told.sentence);
+  f.reason_key = "introduced";
+  found.push_back(std::move(f));
+}
+
+Finding IntroducedFinding(const LeafScore& worst, const std::string& call, double golden,
+                          const ScoreModel& model) {
+  Finding f;
+  const bool alone = golden < 0;
+  f.numbers = {{"score", worst.score}};
+  if (!alone) f.numbers.emplace_back("golden_score", golden);
+  f.numbers.emplace_back("p", PValue(model, worst.score));
+  f.numbers.emplace_back("limit", model.limit);
   const auto add = [&](const char* name, double value) {
     if (!std::isnan(value)) f.numbers.emplace_back(name, value);
   };
-  const double size = worst->norm > 0 ? worst->norm : 1;
-  add("introduced", worst->introduced / size);
-  add("inherited", worst->inherited / size);
-  add("amplification", worst->amplification);
-  add("loss_impact", worst->impact);
-  const double golden_error = other;
+  const double size = worst.norm > 0 ? worst.norm : 1;
+  add("introduced", worst.introduced / size);
+  add("inherited", worst.inherited / size);
+  add("amplification", worst.amplification);
+  add("loss_impact", worst.impact);
   f.sentence = fmt::format(
-      "{}{} computes {} wrong from right inputs: {} times the error that rounding explains (golden "
-      "run: {:.3g}), relative "
-      "error {:.3g}.",
-      VisibleText(e.name), Where(f), worst->leaf,
-      std::isinf(worst->score) ? "infinitely many" : fmt::format("{:.3g}", worst->score),
-      golden_error, worst->introduced / size);
+      "{} computes {} wrong from {}: {} times the error that rounding explains{}, relative error "
+      "{:.3g}.",
+      call, worst.leaf, alone ? "its own inputs" : "right inputs",
+      std::isinf(worst.score) ? "infinitely many" : fmt::format("{:.3g}", worst.score),
+      alone ? "" : fmt::format(" (golden run: {:.3g})", golden), worst.introduced / size);
+  return f;
+}
+
+// Rule 9.
+const CollectiveScore* Judge::CollectiveOf(const Entry& e) const {
+  if (case_.collectives.target == nullptr) return nullptr;
+  const auto it = case_.collectives.target->find(e.name);
+  return it == case_.collectives.target->end() || !it->second.judged() ? nullptr : &it->second;
+}
+
+void TellCollective(const CollectiveScore& score, const std::string& call, Finding& f) {
+  f.leaf = score.leaf;
+  f.numbers = {{"deviation", score.deviation}, {"limit", score.limit}};
+  f.sentence = fmt::format(
+      "{} returns {} that is not what the inputs of all ranks of its group give: it deviates by "
+      "{:.3g} of its size, rounding explains {:.3g}.",
+      call, score.leaf, score.deviation, score.limit);
   f.reason_key = "introduced";
+}
+
+void Judge::Collective(Pair p, std::vector<Finding>& found) {
+  const Entry& e = case_.target.entries[p.t];
+  if (e.kind != Kind::kApiForward || !e.name.starts_with("Distributed.")) return;
+  const CollectiveScore* score = CollectiveOf(e);
+  if (score == nullptr) {
+    std::string reason = "each rank was searched by itself";
+    if (case_.collectives.target != nullptr) {
+      const auto it = case_.collectives.target->find(e.name);
+      if (it != case_.collectives.target->end()) reason = it->second.reason;
+    }
+    ++report_.collectives_by_growth[reason];
+    return;
+  }
+  ++report_.collectives;
+  if (!score->over()) return;
+  // As with replays: what the golden run shows as well is no fault of the target.
+  if (case_.collectives.golden != nullptr) {
+    const auto it = case_.collectives.golden->find(case_.golden.entries[p.g].name);
+    if (it != case_.collectives.golden->end() && it->second.over() &&
+        score->deviation <= options_.model.contrast * it->second.deviation) {
+      return;
+    }
+  }
+  Finding f = Make(FindingKind::kIntroduced, p, score->leaf, 9);
+  TellCollective(*score, VisibleText(e.name) + Where(f), f);
   found.push_back(std::move(f));
 }
 
@@ -129,6 +183,7 @@ void Judge::Grown(Pair p, std::vector<Finding>& found) {
   // Dropout is replayed given what it kept: whether that is the same, only growth tells.
   const bool drops = e.last.find("dropout") != std::string_view::npos;
   if (ReplayedEntry(e) && !(drops && e.kind == Kind::kApiForward)) return;
+  if (CollectiveOf(e) != nullptr) return;
   const bool backward = e.kind == Kind::kApiBackward || e.kind == Kind::kModuleBackward;
   const Incoming in = InputsOf(p);
   if (in.unknown || in.sum > kTooMuch) return;
@@ -185,7 +240,7 @@ void Judge::GrownGradient(Pair p, const Leaf& t) {
   const double limit = kFar * Noise();
   if (deviation <= limit) return;
   if (!report_.findings.empty() || input_.found_before) {
-    ++report_.consequences;
+    Consequence(case_.target.entries[p.t].name);
     return;
   }
   Finding f = Make(FindingKind::kAccumulate, p, t.name, 8);

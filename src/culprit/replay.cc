@@ -75,6 +75,11 @@ std::string JobsJson(const ReplayJobs& jobs) {
   return out;
 }
 
+Result<ReplayScores> Replayed(const ReplayFn& replay, const ReplayJobs& jobs) {
+  MSPROBE_ASSIGN(const std::string answer, replay(JobsJson(jobs)));
+  return ReadScores(answer);
+}
+
 Result<ReplayScores> ReadScores(const std::string& text) {
   MSPROBE_ASSIGN(const json::Document document, json::ParseDocument(text));
   const json::Value& root = document.root();

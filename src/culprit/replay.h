@@ -63,6 +63,8 @@ struct ReplayScores {
 };
 
 std::string JobsJson(const ReplayJobs& jobs);
+// Sends jobs and reads the answer. Errors: those of the function; kMalformed.
+Result<ReplayScores> Replayed(const ReplayFn& replay, const ReplayJobs& jobs);
 // kMalformed: the answer is none.
 Result<ReplayScores> ReadScores(const std::string& text);
 

@@ -228,6 +228,8 @@ class RunReader {
     }
     const Value* value = v.Find("value");
     leaf.kind = LeafKind::kOpaque;
+    if (leaf.type == "torch.distributed.ReduceOp" || leaf.type == "torch.ProcessGroup")
+      return Communication(leaf, v);
     static constexpr std::string_view kCompared[] = {"bool",    "int",   "float",      "str",
                                                      "complex", "slice", "torch.Size", "ellipsis"};
     if (value == nullptr ||
@@ -242,6 +244,16 @@ class RunReader {
       leaf.kind = LeafKind::kNumber;
       leaf.number = NumberOf(value);
     }
+  }
+
+  // Operations are written as "RedOpType.SUM" or "ReduceOp.SUM"; groups by their ranks.
+  static void Communication(Leaf& leaf, const Value& v) {
+    const bool group = leaf.type == "torch.ProcessGroup";
+    const Value* told = v.Find(group ? "group_ranks" : "value");
+    if (told == nullptr || !(group ? told->is_array() : told->is_string())) return;
+    leaf.kind = LeafKind::kText;
+    leaf.text = json::PyStr(*told);
+    if (!group) leaf.text = std::string(LastOf(leaf.text));
   }
 
   void Tensor(Leaf& leaf, const Value& v, std::string_view dtype, const Value& shape) {
@@ -358,19 +370,20 @@ int64_t StepOf(std::string path) {
 
 }  // namespace
 
-Result<std::unique_ptr<Run>> ReadRun(const std::string& dump_json) {
+Result<std::unique_ptr<Run>> ReadRun(const std::string& dump_json, std::string_view prefix) {
   auto run = std::make_unique<Run>();
   run->path = dump_json;
   RunReader reader(*run);
   MSPROBE_ASSIGN(const dump::ReadInfo info,
                  dump::ReadDump(dump_json, [&](std::string_view name, const Value& value) {
-                   reader.Add(name, value);
+                   if (name.starts_with(prefix)) reader.Add(name, value);
                    return true;
                  }));
   run->torn = info.torn;
   run->step = StepOf(dump_json);
   if (run->has_files) run->folder = JoinPath(DirName(dump_json), "dump_tensor_data");
   reader.Finish();
+  if (!prefix.empty()) return run;
   const std::string construct = JoinPath(DirName(dump_json), "construct.json");
   if (PathExists(construct)) {
     if (auto parents = dump::ReadConstruct(construct); parents.ok()) {
@@ -444,6 +457,11 @@ void AddKinds(Run& run) {
 }
 
 }  // namespace
+
+void FillKeys(Run& run) {
+  if (!run.has_hash64) KeysOfFiles(run);
+  AddKinds(run);
+}
 
 KeyKind FillKeys(Run& target, Run& golden) {
   KeyKind kind = KeyKind::kNone;

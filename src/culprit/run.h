@@ -103,8 +103,9 @@ struct Run {
 };
 
 // Reads dump.json with construct.json and stack.json beside it (both may be missing). Errors:
-// those of dump::ReadDump. Malformed leaves are skipped and counted.
-Result<std::unique_ptr<Run>> ReadRun(const std::string& dump_json);
+// those of dump::ReadDump. Malformed leaves are skipped and counted. With `prefix`: only entries
+// whose names begin so, without what lies beside the dump.
+Result<std::unique_ptr<Run>> ReadRun(const std::string& dump_json, std::string_view prefix = {});
 
 // The parts of an entry's name. Never fails: what has no known form is kOther.
 struct NameParts {
@@ -116,6 +117,8 @@ NameParts PartsOf(std::string_view name);
 // Fills `key` of all tensors with what both runs have: recorded hash64, checksums, the content of
 // the files (hash64 of it), or the recorded statistics. Files that cannot be read leave no key.
 KeyKind FillKeys(Run& target, Run& golden);
+// The same of one run by itself: recorded hash64, else the content of the files.
+void FillKeys(Run& run);
 
 // The first frame of a recorded stack that is no library's: "file:line". Empty: none.
 std::string CodeOf(const std::vector<std::string>& stack);

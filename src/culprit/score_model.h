@@ -8,6 +8,7 @@
 // (Blanchard, Higham & Mary 2020).
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -21,6 +22,7 @@ struct ScoreModel {
   double tail = 0.0036;    // p(s) = tail * s^-exponent for s > 1: share of clean scores above 1
   double exponent = 3.47;  // Hill's (1975) index of that tail
   double q = 0.001;        // level of Benjamini & Hochberg (1995)
+  uint64_t learned = 0;    // entries of clean runs that tail, exponent and limit come from; 0: CPU
 };
 
 // A replayed entry counts as clean with this probability. 1 for s <= 1 and for no number; 0 for
