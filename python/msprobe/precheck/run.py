@@ -182,8 +182,6 @@ def _run(options: Options, console: Console) -> int:
     left = [c for c in calls if c.name not in done]
     if not calls:
         console.warning(f"{options.api_info} holds no API calls")
-    console.info(f"result: {writer.result_path}")
-    console.info(f"details: {writer.details_path}")
     if device.is_cpu:
         console.info("CPU against CPU: the device under test is this machine's CPU")
     folder = os.path.join(settings.error_data_path, f"ut_error_data{writer.stamp}") if options.save_error_data else ""
