@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,12 +11,8 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "cli"))
 
-from attack_support import Attacked
+from attack_support import MEMORY_MIB, Attacked
 from cli_support import executable
-
-# What a run may use, whatever a hostile file says: an undisturbed run of two small dumps needs about 10 MiB. Sanitizers
-# keep freed memory.
-MEMORY_MIB = 2048 if "asan" in os.environ.get("MSPROBE_BIN", "") else 128
 
 # A process counts the memory of the one that it was forked from: a small one stands between pytest and the command.
 LAUNCHER = """
@@ -43,7 +38,7 @@ def attack(tmp_path: Path) -> Callable[..., Attacked]:
                 stdin=subprocess.DEVNULL,
                 stdout=out_file,
                 stderr=err_file,
-                timeout=120,
+                timeout=600,
                 check=True,
             )
         status, kilobytes = report.read_text().split()

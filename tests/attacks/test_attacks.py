@@ -8,6 +8,7 @@ import json
 import os
 import pickle
 import struct
+import subprocess
 import zipfile
 import zlib
 from collections.abc import Callable
@@ -16,7 +17,7 @@ from typing import Any
 
 import pytest
 from attack_support import Attacked
-from cli_support import dump, entry, ok_dump, tensor, write_json
+from cli_support import dump, entry, executable, ok_dump, tensor, write_json
 
 Attack = Callable[..., Attacked]
 
@@ -419,8 +420,33 @@ def test_attack_output_through_a_link(attack: Attack, tmp_path: Path, where: str
 
 
 @pytest.mark.slow
-def test_attack_dump_of_a_million_entries(dumps, attack: Attack) -> None:
-    head = '{"task": "statistics", "level": "L1", "data": {'
-    dumps(head + ",".join(f'"Torch.a.{i}.forward":{{}}' for i in range(1_000_000)) + "}}")
-    done = attack(*COMPARE, memory_mib=1024)
-    assert done.status in {0, 1, 2}
+@pytest.mark.parametrize(("entries", "memory_mib"), [(1_000_000, 512), (10_000_000, 1536)])
+def test_attack_dump_of_millions_of_entries(
+    dumps, attack: Attack, tmp_path: Path, entries: int, memory_mib: int
+) -> None:
+    dumps("")
+    with (tmp_path / "t" / "dump.json").open("w") as file:
+        file.write('{"task": "statistics", "level": "L1", "data": {"Torch.a.0.forward": {}')
+        for first in range(1, entries, 10_000):
+            file.writelines(f',"Torch.a.{i}.forward":{{}}' for i in range(first, min(first + 10_000, entries)))
+        file.write("}}")
+    done = attack(*COMPARE, memory_mib=memory_mib)
+    assert done.status in {0, 1}
+
+
+@pytest.mark.slow
+@pytest.mark.no_sanitizer
+def test_attack_memory_that_the_user_limits_ends_in_one_line(dumps, tmp_path: Path) -> None:
+    """Three million leaves need more than the 300 MiB that `ulimit -v` leaves."""
+    leaves = ",".join(["null"] * 3_000_000)
+    dumps('{"task": "statistics", "level": "L1", "data": {"Torch.a.0.forward": {"output": [' + leaves + "]}}}")
+    run = subprocess.run(
+        ["sh", "-c", 'ulimit -v 307200; exec "$0" "$@"', *executable(), *COMPARE],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 1, run.stderr
+    assert "out of memory" in run.stderr and len(run.stderr.splitlines()) == 1, run.stderr
+    assert not (tmp_path / "out").exists() or not list((tmp_path / "out").iterdir())

@@ -1,4 +1,4 @@
-"""Comparisons that are killed at any moment: no report is ever half there, and --resume ends in an undisturbed one's."""
+"""Comparisons that are killed at any moment: no report is ever half there, and --resume ends in the same one."""
 
 from __future__ import annotations
 
