@@ -51,7 +51,7 @@ Result<OutputFolder> OutputFolder::Make(const std::string& dir, unsigned mode) {
     if (k < dir.size() && dir[k] != '/') continue;
     const std::string part = dir.substr(0, k);
     if (IsDirectory(part)) continue;
-    if (mkdir(part.c_str(), mode) == 0) {
+    if (mkdir(part.c_str(), mode & 0775) == 0) {
       out.made_.push_back(part);
       continue;
     }

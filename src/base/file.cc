@@ -158,7 +158,7 @@ Result<AtomicFile> AtomicFile::Create(const std::string& path) {
         DirName(path), fmt::format(".{}.{}.{}.tmp", std::string(BaseName(path)).substr(0, 200),
                                    getpid(), serial.fetch_add(1, std::memory_order_relaxed)));
     file.fd_ =
-        open(file.temporary_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
+        open(file.temporary_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0664);
     if (file.fd_ >= 0) return file;
     if (errno != EEXIST) break;
   }
@@ -238,7 +238,7 @@ Status CreateDirectories(const std::string& path) {
   for (size_t k = 1; k <= path.size(); ++k) {
     if (k < path.size() && path[k] != '/') continue;
     const std::string part = path.substr(0, k);
-    if (mkdir(part.c_str(), 0777) == 0 || IsDirectory(part)) continue;
+    if (mkdir(part.c_str(), 0775) == 0 || IsDirectory(part)) continue;
     const int err = errno;
     if (err == EEXIST || err == ENOTDIR) {
       return Error(ErrorCode::kNotRegularFile, "exists and is not a folder")

@@ -42,7 +42,7 @@ class InputFile {
 Result<std::string> ReadTextFile(const std::string& path, uint64_t max_bytes);
 
 // A file written under a temporary name in its own folder, which appears under `path` when Commit()
-// succeeds. Without Commit() nothing is left. Not thread-safe. Permissions: 0666 & ~umask.
+// succeeds. Without Commit() nothing is left. Not thread-safe. Permissions: 0664 & ~umask.
 class AtomicFile {
  public:
   // Errors: kNotFound (no such folder), kNotRegularFile (a folder,
@@ -74,7 +74,7 @@ class AtomicFile {
 // Writes all of `data` to `fd`. Errors: kNoSpace, kIo.
 Status WriteAll(int fd, std::string_view data);
 
-// mkdir -p with mode 0777 & ~umask. kNotRegularFile when a part exists and is no folder;
+// mkdir -p with mode 0775 & ~umask. kNotRegularFile when a part exists and is no folder;
 // kPermission; kNoSpace; kIo.
 Status CreateDirectories(const std::string& path);
 

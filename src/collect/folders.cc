@@ -25,7 +25,7 @@ struct LockFile {
 LockFile OpenLocked(const std::string& path) {
   int err = EWOULDBLOCK;
   for (int attempt = 0; attempt < 20; ++attempt) {
-    const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+    const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0664);
     if (fd < 0) {
       err = errno;
       // Another process clears an empty step folder away at this moment.

@@ -36,7 +36,7 @@ Result<int> OpenTemporary(const std::string& path, std::string& temporary) {
   static std::atomic<uint64_t> serial{0};
   temporary = JoinPath(DirName(path), fmt::format(".{}.{}.{}.tmp", BaseName(path), getpid(),
                                                   serial.fetch_add(1, std::memory_order_relaxed)));
-  const int fd = open(temporary.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
+  const int fd = open(temporary.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0664);
   if (fd < 0) return ErrnoError(errno, "create", path);
   return fd;
 }

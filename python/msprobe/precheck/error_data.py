@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from msprobe._files import create, make_folder
 from msprobe.precheck.dump import Call
 
 if TYPE_CHECKING:
@@ -36,11 +37,12 @@ def save_error_data(folder: str, call: Call, outcome: Outcome, parts: dict[str, 
         "backward": call.backward,
     }
     try:
-        os.makedirs(folder, exist_ok=True)
+        make_folder(folder)
         for part, tensors in parts.items():
             for i, tensor in enumerate(tensors):
-                torch.save(tensor.contiguous(), os.path.join(folder, f"{name}.{part}.{i}.pt"))
-        with open(os.path.join(folder, f"{name}.json"), "w", encoding="utf-8") as f:
+                with create(os.path.join(folder, f"{name}.{part}.{i}.pt"), binary=True) as data:
+                    torch.save(tensor.contiguous(), data)
+        with create(os.path.join(folder, f"{name}.json")) as f:
             json.dump(document, f, indent=1)
     except (OSError, RuntimeError) as e:
         return f"{folder}: error data of {call.name} could not be saved: {str(e).splitlines()[0]}"

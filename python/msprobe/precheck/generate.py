@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from msprobe._files import make_folder
 from msprobe.errors import ErrorCode, PrecheckError
 from msprobe.precheck.devices import choose_device
 from msprobe.precheck.dump import Call, read_dump
@@ -95,16 +96,16 @@ def _elements(arguments: Arguments) -> int:
 
 def _make_folder(path: str) -> None:
     try:
-        os.makedirs(path, exist_ok=True)
+        make_folder(path)
     except OSError as e:
         raise PrecheckError(ErrorCode.PERMISSION, f"{path}: {e.strerror}") from None
 
 
 def _write(path: str, content: bytes) -> None:
     """A file that is there as a whole or not at all, mode 640."""
-    temporary = f"{path}.tmp"
+    temporary = f"{path}.{os.getpid()}.tmp"
     try:
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o640)
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o640)
         with os.fdopen(descriptor, "wb") as f:
             f.write(content)
         os.replace(temporary, path)

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from msprobe import _core
+from msprobe._files import create, make_folder
 from msprobe.errors import ErrorCode, MsprobeError, PrecheckError
 from msprobe.precheck import generate, overflow
 from msprobe.precheck.devices import Device, choose_device
@@ -222,7 +223,7 @@ def _open_writer(options: Options) -> _core.PrecheckWriter:
             options.csv_path, options.retry_skips, options.old_face, options.digits, with_baseline
         )
     try:
-        os.makedirs(options.out_path, exist_ok=True)
+        make_folder(options.out_path)
     except OSError as e:
         raise PrecheckError(
             ErrorCode.PERMISSION, f"{options.out_path}: {e.strerror}; a folder that can be written is expected"
@@ -382,7 +383,7 @@ def write_json(path: str, document: dict[str, Any]) -> None:
     """Write a file that is there as a whole or not at all."""
     temporary = f"{path}.{os.getpid()}.tmp"
     try:
-        with open(temporary, "w", encoding="utf-8") as f:
+        with create(temporary) as f:
             json.dump(document, f, indent=1)
         os.replace(temporary, path)
     except OSError as e:

@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from msprobe._files import make_folder
 from msprobe.errors import ConfigError, ErrorCode
 from msprobe.pytorch import _environment, _log
 from msprobe.pytorch._fixed_random import NUMPY_RANDOM, PYTHON_RANDOM, TENSOR_RANDOM, TORCH_RANDOM
@@ -58,8 +59,9 @@ class _Rows:
         who = f"rank{rank}" if rank is not None else f"proc{self._pid}"
         path = self._free(f"random_{who}_")
         if self._path is None:
-            os.makedirs(self._folder, mode=0o750, exist_ok=True)
-            with open(path, "x", encoding="utf-8", newline="") as file:
+            make_folder(self._folder, 0o750)
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o664)
+            with open(descriptor, "w", encoding="utf-8", newline="") as file:
                 file.write("api_name,stack\n")
         else:
             os.rename(self._path, path)
