@@ -2,6 +2,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <array>
+#include <bit>
 #include <cerrno>
 #include <charconv>
 #include <cmath>
@@ -28,10 +30,12 @@ bool MayStartFormula(char c) {
 void AppendQuoted(std::string& out, std::string_view text, bool apostrophe) {
   out += '"';
   if (apostrophe) out += '\'';
-  for (const char c : text) {
-    if (c == '"') out += '"';
-    out += c;
+  for (size_t quote; (quote = text.find('"')) != std::string_view::npos;) {
+    out.append(text, 0, quote + 1);
+    out += '"';
+    text.remove_prefix(quote + 1);
   }
+  out += text;
   out += '"';
 }
 
@@ -49,25 +53,33 @@ std::string Readable(std::string_view text) {
   return out;
 }
 
+// What a byte means for the text that it stands in; most texts are short, and a table look-up per
+// byte beats vector code there.
+enum Kinds : uint8_t { kControl = 1, kHigh = 2, kNeedsQuotes = 4, kSemicolon = 8 };
+constexpr std::array<uint8_t, 256> kKindOfByte = [] {
+  constexpr size_t kFirstPrintable = 0x20, kDelete = 0x7F;
+  std::array<uint8_t, 256> out{};
+  for (size_t b = 0; b < out.size(); ++b) {
+    if (b < kFirstPrintable || b == kDelete) out[b] = kControl;
+    if (b > kDelete) out[b] = kHigh;
+  }
+  out['\t'] = 0;
+  out[','] = out['"'] = out['\n'] = out['\r'] = kNeedsQuotes;
+  out[';'] = kSemicolon;
+  return out;
+}();
+
 void AppendText(std::string& out, std::string_view text) {
   if (text.empty()) return;
-  // Without branches, so that the compiler makes vector code of it: most texts have none of these.
-  uint8_t needs_quotes = 0, has_semicolon = 0, control = 0, high = 0;
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    control |= static_cast<uint8_t>(((byte < 0x20) & (c != '\n') & (c != '\r') & (c != '\t')) |
-                                    (byte == 0x7F));
-    high |= static_cast<uint8_t>(byte >= 0x80);
-    needs_quotes |= static_cast<uint8_t>((c == ',') | (c == '"') | (c == '\n') | (c == '\r'));
-    has_semicolon |= static_cast<uint8_t>(c == ';');
-  }
-  if (control != 0 || (high != 0 && !IsValidUtf8(text))) {
+  unsigned kinds = 0;
+  for (const char c : text) kinds |= kKindOfByte[static_cast<unsigned char>(c)];
+  if ((kinds & kControl) != 0 || ((kinds & kHigh) != 0 && !IsValidUtf8(text))) {
     const std::string readable = Readable(text);
     return AppendText(out, readable);
   }
   const bool apostrophe =
-      (has_semicolon != 0 || MayStartFormula(text.front())) && LooksExecutable(text);
-  if (needs_quotes != 0) return AppendQuoted(out, text, apostrophe);
+      ((kinds & kSemicolon) != 0 || MayStartFormula(text.front())) && LooksExecutable(text);
+  if ((kinds & kNeedsQuotes) != 0) return AppendQuoted(out, text, apostrophe);
   if (apostrophe) out += '\'';
   out += text;
 }
@@ -95,14 +107,43 @@ void AppendDouble(std::string& out, double value) {
   AppendPyFloatRepr(out, value);
 }
 
-void AppendCell(std::string& out, const Cell& cell) {
+// Texts of the numbers printed last: the columns of two sides hold the same figures, mostly, and
+// the shortest digits of a double take longer than all else about its cell.
+class RecentNumbers {
+ public:
+  void Append(std::string& out, double value) {
+    const auto bits = std::bit_cast<uint64_t>(value);
+    Slot& slot = slots_[(bits * 0x9E3779B97F4A7C15u) >> 59];
+    if (slot.size == 0 || slot.bits != bits) {
+      const size_t begin = out.size();
+      AppendDouble(out, value);
+      const size_t size = out.size() - begin;
+      if (size > slot.text.size()) return;
+      slot.bits = bits;
+      slot.size = static_cast<uint8_t>(size);
+      out.copy(slot.text.data(), size, begin);
+      return;
+    }
+    out.append(slot.text.data(), slot.size);
+  }
+
+ private:
+  struct Slot {
+    uint64_t bits = 0;
+    uint8_t size = 0;  // 0: empty
+    std::array<char, 31> text = {};
+  };
+  std::array<Slot, 32> slots_;
+};
+
+void AppendCell(std::string& out, const Cell& cell, RecentNumbers& numbers) {
   switch (cell.kind) {
     case Cell::Kind::kEmpty:
       return;
     case Cell::Kind::kText:
       return AppendText(out, cell.text);
     case Cell::Kind::kDouble:
-      return AppendDouble(out, cell.d);
+      return numbers.Append(out, cell.d);
     case Cell::Kind::kInt:
       return AppendInteger(out, cell.i);
     case Cell::Kind::kUint:
@@ -145,7 +186,7 @@ class CsvWriter final : public TableWriter {
     for (const Cell& cell : cells) {
       if (!first) buffer_ += ',';
       first = false;
-      AppendCell(buffer_, cell);
+      AppendCell(buffer_, cell, numbers_);
     }
     if (buffer_.size() == start && columns_ == 1)
       buffer_ += "\"\"";  // an empty line would not be a row
@@ -228,6 +269,7 @@ class CsvWriter final : public TableWriter {
   size_t columns_ = 0;
   std::string header_;
   std::string buffer_;
+  RecentNumbers numbers_;
   uint64_t rows_in_file_ = 0;
   std::vector<AtomicFile> files_;  // all but the last are complete; none has its final name yet
   std::optional<Error> failure_;
