@@ -130,7 +130,10 @@ class Stream {
 
   void SkipBlanks() {
     for (;;) {
-      while (Load64(cur_) == 0x2020202020202020u) cur_ += 8;
+      // A run of blanks at once: the first byte that is none shows as the lowest bit set.
+      uint64_t other;
+      while ((other = Load64(cur_) ^ 0x2020202020202020u) == 0) cur_ += 8;
+      cur_ += std::countr_zero(other) / 8;
       const char c = *cur_;
       if (c == ' ' || c == '\n' || c == '\r' || c == '\t') {
         ++cur_;

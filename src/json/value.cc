@@ -1,6 +1,7 @@
 // Values of a parsed document, their arena, and the builder that fills it from events.
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <charconv>
 #include <cstring>
 #include <limits>
@@ -34,6 +35,11 @@ class Arena {
     char* const p = static_cast<char*>(Allocate(text.size(), 1));
     std::memcpy(p, text.data(), text.size());
     return {p, text.size()};
+  }
+  // Forgets everything but the block at work.
+  void Clear() {
+    if (blocks_.size() > 1) blocks_.erase(blocks_.begin(), blocks_.end() - 1);
+    used_ = 0;
   }
 
  private:
@@ -96,15 +102,40 @@ const Value* Value::Find(std::string_view key) const {
 }
 
 struct Document::Rep {
+  struct Recycler;
   Arena arena;
   Value root;
   uint64_t duplicates = 0;
+  std::shared_ptr<Recycler> home;  // null: of no builder, or waiting in it
+};
+
+// Where a builder's documents leave their memory for the next one. They may end on other threads.
+struct Document::Rep::Recycler {
+  std::atomic<Rep*> spare = nullptr;
+  Recycler() = default;
+  Recycler(const Recycler&) = delete;
+  Recycler& operator=(const Recycler&) = delete;
+  ~Recycler() { delete spare.load(); }
+  void Put(std::unique_ptr<Rep> rep) {
+    rep->arena.Clear();
+    rep->root = Value();
+    rep->duplicates = 0;
+    delete spare.exchange(rep.release());
+  }
+  std::unique_ptr<Rep> Get() {
+    std::unique_ptr<Rep> rep(spare.exchange(nullptr));
+    return rep ? std::move(rep) : std::make_unique<Rep>();
+  }
 };
 
 Document::Document() : rep_(std::make_unique<Rep>()) {}
 Document::Document(Document&&) noexcept = default;
 Document& Document::operator=(Document&&) noexcept = default;
-Document::~Document() = default;
+Document::~Document() {
+  if (!rep_ || !rep_->home) return;
+  const std::shared_ptr<Rep::Recycler> home = std::move(rep_->home);
+  home->Put(std::move(rep_));
+}
 const Value& Document::root() const { return rep_->root; }
 uint64_t Document::duplicate_keys() const { return rep_->duplicates; }
 
@@ -113,7 +144,8 @@ struct ValueBuilder::Rep {
     size_t first;          // of its members in `pending`
     std::string_view key;  // under which the container itself goes
   };
-  std::unique_ptr<Document::Rep> document = std::make_unique<Document::Rep>();
+  std::shared_ptr<Document::Rep::Recycler> recycler = std::make_shared<Document::Rep::Recycler>();
+  std::unique_ptr<Document::Rep> document = recycler->Get();
   std::vector<Value::Member> pending;  // of all open containers, innermost last
   std::vector<Open> open;
   std::string_view key;
@@ -255,7 +287,13 @@ bool ValueBuilder::complete() const { return rep_->complete; }
 Document ValueBuilder::Take() {
   Document document;
   document.rep_ = std::move(rep_->document);
-  rep_ = std::make_unique<Rep>();
+  document.rep_->home = rep_->recycler;
+  rep_->document = rep_->recycler->Get();
+  rep_->pending.clear();
+  rep_->open.clear();
+  rep_->key = {};
+  rep_->recent_keys = {};
+  rep_->complete = false;
   return document;
 }
 
