@@ -6,6 +6,7 @@
 #include <charconv>
 #include <cmath>
 #include <cstdlib>
+#include <cstring>
 #include <limits>
 #include <vector>
 
@@ -117,6 +118,13 @@ std::string PyStringRepr(std::string_view value) {
 
 bool IsValidUtf8(std::string_view text) {
   for (size_t i = 0; i < text.size();) {
+    // Plain ASCII eight bytes at a time.
+    constexpr uint64_t kHighBits = 0x8080808080808080u;
+    for (uint64_t bytes; i + sizeof bytes <= text.size(); i += sizeof bytes) {
+      std::memcpy(&bytes, text.data() + i, sizeof bytes);
+      if ((bytes & kHighBits) != 0) break;
+    }
+    if (i == text.size()) break;
     uint32_t code = 0;
     const size_t n = DecodeUtf8(text, i, code);
     if (n == 0) return false;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
 
@@ -81,7 +82,12 @@ std::string SingleText(double value) {
 std::string DoubleText(double value, int digits) {
   if (std::isnan(value)) return "nan";
   if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
-  return digits < 0 ? fmt::format("{:.17g}", value) : fmt::format("{:.{}f}", value, digits);
+  if (digits < 0) return fmt::format("{:.17g}", value);
+  std::array<char, 128> buffer;
+  const auto done = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value,
+                                  std::chars_format::fixed, digits);
+  if (done.ec != std::errc()) return fmt::format("{:.{}f}", value, digits);  // beyond the buffer
+  return {buffer.data(), done.ptr};
 }
 
 }  // namespace
