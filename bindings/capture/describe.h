@@ -74,6 +74,17 @@ class Describer {
 };
 
 bool IsNamedTuple(PyObject* value);
+// Memory that this process may read: of a plain tensor, or, where there is no exchange table, what
+// the helper says of it: (address, shape, strides in elements, "torch.float32", owner).
+class HostMemory {
+ public:
+  bool Take(PyObject* memory);  // false: there is none; no error is set
+  const TensorView& view() const { return view_; }
+
+ private:
+  std::vector<int64_t> shape_, strides_;
+  TensorView view_;
+};
 // Type, shape, strides and address of a plain tensor; memory of a device must not be read through
 // it.
 bool ViewOfAnyDevice(PyObject* tensor, TensorView& view);

@@ -13,16 +13,20 @@
 namespace msprobe::capture {
 namespace {
 
+using collect::Deferral;
 using collect::EntryBuilder;
 using collect::TensorLeaf;
 using metrics::TensorStats;
 
-constexpr size_t kBatch = 512;  // results on the device before they are fetched
+// What may wait before it is fetched: results, and bytes of copies.
+constexpr size_t kBatch = 512;
+constexpr size_t kBatchBytes = size_t{256} << 20;
 
-// A leaf that waits: its number in the entry, and the place of its results in the batch.
+// A leaf that waits: its number in the entry, and what its device was asked for (reductions, or a
+// tensor in host memory that is being filled).
 struct Waiting {
   uint32_t number = 0;
-  size_t result = 0;
+  Ref result;
 };
 
 struct ParameterGradient {
@@ -30,7 +34,7 @@ struct ParameterGradient {
   Ref name;  // a str
   std::string dtype, from;
   std::vector<int64_t> shape;
-  size_t result = 0;
+  Ref result;
 };
 
 struct Item {
@@ -40,10 +44,10 @@ struct Item {
 };
 
 struct Queue {
-  std::unordered_map<const EntryBuilder*, std::vector<Waiting>> open;  // being described
+  std::unordered_map<EntryBuilder*, std::vector<Waiting>> open;  // being described
   std::deque<Item> items;
-  Ref results;  // a list, of the next batch
-  uint64_t generation = 0;
+  size_t results = 0, bytes = 0;  // asked for since the last fetch
+  bool fetching = false;          // some thread is at it
 };
 
 Queue& queue() {
@@ -51,38 +55,38 @@ Queue& queue() {
   return *q;
 }
 
-// What the helper says of a tensor: (dtype, shape, requires_grad, results) or None.
-struct Reduced {
+// What the helper says of a tensor: (dtype, shape, requires_grad, bytes, result) or None.
+struct Asked {
   std::string dtype;
   std::vector<int64_t> shape;
   bool requires_grad = false;
-  size_t result = 0;
+  Ref result;
 
-  bool Take(PyObject* tensor) {
-    const Ref answer = Ref::Steal(PyObject_CallOneArg(torch_objects().reduce, tensor));
+  bool Take(PyObject* tensor, Deferral deferral) {
+    const Torch& torch = torch_objects();
+    PyObject* const helper = deferral == Deferral::kElements ? torch.copy : torch.reduce;
+    const Ref answer = Ref::Steal(PyObject_CallOneArg(helper, tensor));
     if (!answer) {
-      ReportPythonFailure("reducing a tensor on its device");
+      ReportPythonFailure("asking a device for a tensor");
       return false;
     }
-    PyObject *name = nullptr, *extents = nullptr, *results = nullptr;
+    PyObject *name = nullptr, *extents = nullptr, *asked = nullptr;
     int needs = 0;
-    if (answer.get() == Py_None || PyArg_ParseTuple(answer.get(), "UO!pO", &name, &PyTuple_Type,
-                                                    &extents, &needs, &results) == 0) {
+    Py_ssize_t bytes = 0;
+    if (answer.get() == Py_None || PyArg_ParseTuple(answer.get(), "UO!pnO", &name, &PyTuple_Type,
+                                                    &extents, &needs, &bytes, &asked) == 0) {
       ClearError();
       return false;
     }
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(extents); ++i) {
       shape.push_back(PyLong_AsLongLong(PyTuple_GET_ITEM(extents, i)));
     }
+    ClearError();
     dtype = Utf8(name).view();
     requires_grad = needs != 0;
-    Queue& q = queue();
-    if (!q.results) q.results = Ref::Steal(PyList_New(0));
-    if (!q.results || PyErr_Occurred() != nullptr || PyList_Append(q.results.get(), results) != 0) {
-      ClearError();
-      return false;
-    }
-    result = static_cast<size_t>(PyList_GET_SIZE(q.results.get())) - 1;
+    result = Ref::Borrow(asked);
+    ++queue().results;
+    queue().bytes += static_cast<size_t>(bytes);
     return true;
   }
 };
@@ -120,57 +124,86 @@ TensorStats StatsOf(PyObject* tuple) {
   return stats;
 }
 
-std::vector<TensorStats> Fetch(const Ref& results) {
-  std::vector<TensorStats> found;
-  if (!results) return found;
-  const Ref fetched = Ref::Steal(PyObject_CallOneArg(torch_objects().fetch, results.get()));
-  if (!fetched || !PyList_Check(fetched.get())) {
-    ReportPythonFailure("fetching statistics from a device");
+// What was asked for, by what it was asked with: a tuple of statistics, or memory that the host can
+// read now. Empty when fetching failed.
+std::unordered_map<PyObject*, Ref> Fetch(const std::vector<PyObject*>& asked) {
+  std::unordered_map<PyObject*, Ref> found;
+  if (asked.empty()) return found;
+  const Ref list = Ref::Steal(PyList_New(static_cast<Py_ssize_t>(asked.size())));
+  for (size_t i = 0; list && i < asked.size(); ++i) {
+    Py_INCREF(asked[i]);
+    PyList_SET_ITEM(list.get(), static_cast<Py_ssize_t>(i), asked[i]);
+  }
+  const Ref answers =
+      Ref::Steal(list ? PyObject_CallOneArg(torch_objects().fetch, list.get()) : nullptr);
+  if (!answers || !PyList_Check(answers.get()) ||
+      static_cast<size_t>(PyList_GET_SIZE(answers.get())) != asked.size()) {
+    ReportPythonFailure("fetching from a device");
     return found;
   }
-  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(fetched.get()); ++i) {
-    found.push_back(StatsOf(PyList_GET_ITEM(fetched.get(), i)));
+  for (size_t i = 0; i < asked.size(); ++i) {
+    found.emplace(asked[i],
+                  Ref::Borrow(PyList_GET_ITEM(answers.get(), static_cast<Py_ssize_t>(i))));
   }
-  ClearError();
   return found;
 }
 
-void WriteGradient(const ParameterGradient& gradient, const TensorStats& stats) {
+bool IsStatistics(PyObject* answer) {
+  return PyTuple_Check(answer) && PyTuple_GET_SIZE(answer) == 8;
+}
+
+void SettleLeaf(EntryBuilder& builder, uint32_t number, PyObject* answer) {
+  if (IsStatistics(answer)) {
+    builder.Settle(number, StatsOf(answer));
+    ClearError();
+    return;
+  }
+  HostMemory memory;
+  if (memory.Take(answer)) builder.Settle(number, memory.view());
+}
+
+void WriteGradient(const ParameterGradient& gradient, PyObject* answer) {
   session().collector->ParameterGrad(gradient.module, Utf8(gradient.name.get()).view(),
                                      [&](EntryBuilder& builder) {
                                        TensorLeaf leaf;
                                        leaf.dtype_text = gradient.dtype;
                                        leaf.shape = gradient.shape;
-                                       leaf.statistics = &stats;
                                        leaf.from_json = gradient.from;
+                                       TensorStats stats;
+                                       HostMemory memory;
+                                       if (answer == nullptr || IsStatistics(answer)) {
+                                         if (answer != nullptr) stats = StatsOf(answer);
+                                         leaf.statistics = &stats;
+                                       } else if (memory.Take(answer)) {
+                                         leaf.view = &memory.view();
+                                       }
+                                       ClearError();
                                        builder.Tensor(leaf);
                                      });
 }
 
 void FlushIfFull() {
-  Queue& q = queue();
-  if (q.results && q.open.empty() &&
-      static_cast<size_t>(PyList_GET_SIZE(q.results.get())) >= kBatch) {
-    FlushDeferred();
-  }
+  const Queue& q = queue();
+  if (q.results >= kBatch || q.bytes >= kBatchBytes) FlushDeferred();
 }
 
 }  // namespace
 
 bool DeferTensor(EntryBuilder& builder, PyObject* tensor, bool produces) {
-  if (!OnDevice(tensor) || !builder.CanDefer()) return false;
-  Reduced reduced;
-  if (!reduced.Take(tensor)) return false;
+  if (!OnDevice(tensor)) return false;
+  const Deferral deferral = builder.CanDefer();
+  Asked asked;
+  if (deferral == Deferral::kNone || !asked.Take(tensor, deferral)) return false;
   TensorLeaf leaf;
-  leaf.dtype_text = reduced.dtype;
-  leaf.shape = reduced.shape;
-  leaf.requires_grad = reduced.requires_grad;
+  leaf.dtype_text = asked.dtype;
+  leaf.shape = asked.shape;
+  leaf.requires_grad = asked.requires_grad;
   TensorView view;
   if (session().memory && ViewOfAnyDevice(tensor, view)) {
     leaf.memory = MemoryOf(tensor, view, produces);
   }
   const uint32_t number = builder.DeferredTensor(leaf);
-  if (number != UINT32_MAX) queue().open[&builder].push_back({number, reduced.result});
+  if (number != UINT32_MAX) queue().open[&builder].push_back({number, std::move(asked.result)});
   return true;
 }
 
@@ -178,7 +211,7 @@ void CommitEntry(std::unique_ptr<EntryBuilder> builder) {
   if (builder == nullptr) return;
   Queue& q = queue();
   const auto it = q.open.find(builder.get());
-  if (it == q.open.end() && q.items.empty()) {
+  if (it == q.open.end() && q.items.empty() && !q.fetching) {
     builder->Commit();
     return;
   }
@@ -199,20 +232,21 @@ void DiscardEntry(std::unique_ptr<EntryBuilder> builder) {
 }
 
 bool DeferParameterGrad(uint32_t module, PyObject* parameter, PyObject* gradient) {
-  if (!OnDevice(gradient) || !session().collector->defers_parameter_grads()) return false;
-  Reduced reduced;
-  if (!reduced.Take(gradient)) return false;
+  if (!OnDevice(gradient)) return false;
+  const Deferral deferral = session().collector->defers_parameter_grads();
+  Asked asked;
+  if (deferral == Deferral::kNone || !asked.Take(gradient, deferral)) return false;
   Item item;
   item.gradient = std::make_unique<ParameterGradient>();
   item.gradient->module = module;
   item.gradient->name = Ref::Borrow(parameter);
-  item.gradient->dtype = reduced.dtype;
-  item.gradient->shape = reduced.shape;
-  item.gradient->result = reduced.result;
+  item.gradient->dtype = asked.dtype;
+  item.gradient->shape = asked.shape;
+  item.gradient->result = std::move(asked.result);
   TensorView view;
   if (session().memory && ViewOfAnyDevice(gradient, view)) {
     item.gradient->from =
-        session().collector->OriginText(MemoryOf(gradient, view, false), reduced.shape);
+        session().collector->OriginText(MemoryOf(gradient, view, false), asked.shape);
   }
   queue().items.push_back(std::move(item));
   FlushIfFull();
@@ -221,32 +255,45 @@ bool DeferParameterGrad(uint32_t module, PyObject* parameter, PyObject* gradient
 
 void FlushDeferred() {
   Queue& q = queue();
-  if (q.items.empty()) return;
-  const Ref results = std::move(q.results);
+  if (q.items.empty() && q.open.empty()) return;
   std::deque<Item> items = std::move(q.items);
-  q.results = Ref();
   q.items.clear();
-  // Entries that are still being described keep their results in the next batch.
-  if (results && !q.open.empty()) {
-    q.results = Ref::Steal(PyList_New(0));
-    for (auto& [builder, waiting] : q.open) {
-      for (Waiting& w : waiting) {
-        PyList_Append(q.results.get(),
-                      PyList_GET_ITEM(results.get(), static_cast<Py_ssize_t>(w.result)));
-        w.result = static_cast<size_t>(PyList_GET_SIZE(q.results.get())) - 1;
-      }
-    }
+  q.results = q.bytes = 0;
+  // Leaves of entries that are still being described get theirs, too: copies do not wait for the
+  // end of an outer module.
+  std::vector<PyObject*> asked;
+  for (const Item& item : items) {
+    if (item.gradient != nullptr) asked.push_back(item.gradient->result.get());
+    for (const Waiting& w : item.waiting) asked.push_back(w.result.get());
   }
-  const std::vector<TensorStats> stats = Fetch(results);
-  const auto at = [&](size_t k) { return k < stats.size() ? stats[k] : TensorStats{}; };
+  std::vector<Ref> held;  // an entry may end while other threads run
+  for (const auto& [builder, waiting] : q.open) {
+    for (const Waiting& w : waiting) held.push_back(Ref::Borrow(w.result.get()));
+  }
+  for (const Ref& result : held) asked.push_back(result.get());
+  q.fetching = true;
+  const std::unordered_map<PyObject*, Ref> found = Fetch(asked);
+  q.fetching = false;
+  const auto answer_of = [&](const Ref& result) {
+    const auto it = found.find(result.get());
+    return it == found.end() ? nullptr : it->second.get();
+  };
+  const auto settle = [&](EntryBuilder& builder, std::vector<Waiting>& waiting) {
+    std::erase_if(waiting, [&](const Waiting& w) {
+      PyObject* const answer = answer_of(w.result);
+      if (answer != nullptr) SettleLeaf(builder, w.number, answer);
+      return answer != nullptr;
+    });
+  };
   for (Item& item : items) {
     if (item.gradient != nullptr) {
-      WriteGradient(*item.gradient, at(item.gradient->result));
+      WriteGradient(*item.gradient, answer_of(item.gradient->result));
       continue;
     }
-    for (const Waiting& w : item.waiting) item.builder->Settle(w.number, at(w.result));
+    settle(*item.builder, item.waiting);
     item.builder->Commit();
   }
+  for (auto& [builder, waiting] : q.open) settle(*builder, waiting);
 }
 
 }  // namespace msprobe::capture

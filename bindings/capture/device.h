@@ -1,5 +1,6 @@
-// Statistics of accelerator tensors: reductions are queued on the device when a tensor is
-// described, their results stay there and are fetched in batches; entries wait for them in order.
+// Accelerator tensors: when one is described, reductions are queued on its device (statistics), or
+// a copy into page-locked host memory (checksums, hashes, files); nothing waits for the device. The
+// results are fetched in batches, and entries wait for them in order.
 #pragma once
 
 #include <memory>
@@ -9,9 +10,9 @@
 
 namespace msprobe::capture {
 
-// Describes a plain tensor by reductions on its device, at the builder's current position. False:
-// not by this way (host memory, a kind without reductions, or an entry that cannot wait); nothing
-// was written.
+// Describes a plain tensor by what its device is to compute or copy, at the builder's current
+// position. False: not by this way (host memory, a kind without reductions, or an entry that cannot
+// wait); nothing was written.
 bool DeferTensor(collect::EntryBuilder& builder, PyObject* tensor, bool produces);
 
 // Commits an entry, after those that came before it: at once, or when what they wait for was

@@ -222,6 +222,7 @@ bool TakeObjects(PyObject* objects, Torch& torch) {
                            {"getline", &torch.getline},
                            {"every_entry", &torch.every_entry},
                            {"reduce", &torch.reduce},
+                           {"copy", &torch.copy},
                            {"fetch", &torch.fetch},
                            {"any_autocast", &torch.any_autocast},
                            {"autocast_text", &torch.autocast_text},

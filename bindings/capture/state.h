@@ -67,9 +67,10 @@ struct Torch {
            *random_text = nullptr;
   // Of weak references to storages, as torch.UntypedStorage has them: (number) -> …
   PyObject *storage_expired = nullptr, *free_weak_ref = nullptr;
-  // Statistics on a device: (tensor) -> (dtype, shape, requires_grad, results) or None; (list of
-  // results) -> list of tuples.
-  PyObject *reduce = nullptr, *fetch = nullptr;
+  // Of tensors on a device: reductions or a copy are queued, (tensor) -> (dtype, shape,
+  // requires_grad, bytes, result) or None; (list of results) -> list of tuples of statistics and of
+  // memory.
+  PyObject *reduce = nullptr, *copy = nullptr, *fetch = nullptr;
   PyObject* every_entry = nullptr;  // (function) -> the entry of an unlisted one, or None
   PyObject* inert = nullptr;        // what our hooks become when they are pickled or copied
   PyTypeObject *size = nullptr, *dtype = nullptr, *device = nullptr, *memory_format = nullptr,

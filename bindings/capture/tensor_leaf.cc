@@ -61,7 +61,7 @@ std::optional<DType> FromExchange(dlpack::DataType t) {
   }
 }
 
-bool HostMemory(const dlpack::Device& device) {
+bool OnHost(const dlpack::Device& device) {
   return device.type == dlpack::kDeviceCpu || device.type == dlpack::kDeviceCudaHost ||
          device.type == dlpack::kDeviceRocmHost;
 }
@@ -89,7 +89,7 @@ bool ViewOf(PyObject* tensor, TensorView& view, bool host = true) {
     ClearError();
     return false;
   }
-  if ((host && !HostMemory(t.device)) || t.ndim < 0) return false;
+  if ((host && !OnHost(t.device)) || t.ndim < 0) return false;
   const std::optional<DType> dtype = FromExchange(t.dtype);
   if (!dtype) return false;
   const auto rank = static_cast<size_t>(t.ndim);
@@ -109,26 +109,25 @@ bool Ints(PyObject* tuple, std::vector<int64_t>& out) {
   return true;
 }
 
-// (address, shape, strides in elements, "torch.float32") as the helper gives memory where there is
-// no exchange table.
-struct RawMemory {
-  std::vector<int64_t> shape, strides;
-  TensorView view;
-  bool Read(PyObject* tuple) {
-    PyObject *address = nullptr, *s = nullptr, *st = nullptr, *name = nullptr, *owner = nullptr;
-    if (PyArg_ParseTuple(tuple, "OOOU|O", &address, &s, &st, &name, &owner) == 0) return false;
-    const std::optional<DType> dtype = DTypeFromTorchName(Utf8(name).view());
-    if (!dtype || !Ints(s, shape) || !Ints(st, strides)) return false;
-    void* const data = PyLong_AsVoidPtr(address);
-    if (PyErr_Occurred() != nullptr) return false;
-    view = {static_cast<const std::byte*>(data), *dtype, shape, strides};
-    return data != nullptr || view.num_elements() == 0;
-  }
-};
-
 }  // namespace
 
 bool ViewOfAnyDevice(PyObject* tensor, TensorView& view) { return ViewOf(tensor, view, false); }
+
+bool HostMemory::Take(PyObject* memory) {
+  if (memory == Py_None) return false;
+  if (!PyTuple_Check(memory)) return ViewOf(memory, view_);
+  PyObject *address = nullptr, *s = nullptr, *st = nullptr, *name = nullptr, *owner = nullptr;
+  const bool read = PyArg_ParseTuple(memory, "OOOU|O", &address, &s, &st, &name, &owner) != 0 &&
+                    Ints(s, shape_) && Ints(st, strides_);
+  const std::optional<DType> dtype = read ? DTypeFromTorchName(Utf8(name).view()) : std::nullopt;
+  const void* const data = dtype ? PyLong_AsVoidPtr(address) : nullptr;
+  if (!dtype || PyErr_Occurred() != nullptr) {
+    ClearError();
+    return false;
+  }
+  view_ = {static_cast<const std::byte*>(data), *dtype, shape_, strides_};
+  return data != nullptr || view_.num_elements() == 0;
+}
 
 bool Describer::PlainTensor(PyObject* tensor) {
   TensorView view;
@@ -212,16 +211,11 @@ void Describer::ArrayLike(PyObject* answer, PyObject* tensor) {
   leaf.shape = extents;
   leaf.requires_grad = grad == Py_True;
   leaf.extra_json = extra_text.view();
-  TensorView view;
-  RawMemory raw;
-  if (PyTuple_Check(memory)) {
-    if (raw.Read(memory)) leaf.view = &raw.view;
-    ClearError();
-    if (session().memory && leaf.view != nullptr && OwnMemory(tensor, raw.view.data)) {
-      leaf.memory = MemoryOf(tensor, raw.view, produces_);
-    }
-  } else if (memory != Py_None && ViewOf(memory, view)) {
-    leaf.view = &view;
+  HostMemory host;
+  if (host.Take(memory)) leaf.view = &host.view();
+  if (PyTuple_Check(memory) && session().memory && leaf.view != nullptr &&
+      OwnMemory(tensor, leaf.view->data)) {
+    leaf.memory = MemoryOf(tensor, *leaf.view, produces_);
   }
   builder_.Tensor(leaf);
 }
@@ -238,12 +232,9 @@ std::optional<uint64_t> Hash64OfTensor(PyObject* tensor, int64_t at_most) {
     ClearError();
     return std::nullopt;
   }
-  PyObject* const memory = PyTuple_GET_ITEM(answer.get(), 4);
-  RawMemory raw;
-  if (PyTuple_Check(memory) && raw.Read(memory)) return metrics::Hash64Of(raw.view);
-  ClearError();
-  if (memory == Py_None || PyTuple_Check(memory) || !ViewOf(memory, view)) return std::nullopt;
-  return metrics::Hash64Of(view);
+  HostMemory host;
+  if (!host.Take(PyTuple_GET_ITEM(answer.get(), 4))) return std::nullopt;
+  return metrics::Hash64Of(host.view());
 }
 
 }  // namespace msprobe::capture

@@ -86,6 +86,20 @@ bool CollectorImpl::wants_parameter_grads() const {
   return (modules_ || had_unit_) && !structure() && !(config_.forward && !config_.backward);
 }
 
+Deferral CollectorImpl::defers_parameter_grads() const {
+  using config::Task;
+  const Task task = config_.task;
+  // An open scope goes by the moment; so does a check.
+  if (!config_.scope.empty() || reference_.has_value() || task == Task::kNanCheck ||
+      task == Task::kOverflowCheck) {
+    return Deferral::kNone;
+  }
+  const bool plain = task == Task::kStatistics && config_.tensor_list.empty() &&
+                     config_.summary_mode == config::SummaryMode::kStatistics && !config_.sketch &&
+                     slice_.empty() && config_.evidence != config::Evidence::kFull;
+  return plain ? Deferral::kStatistics : Deferral::kElements;
+}
+
 bool CollectorImpl::WantsPart(Part part, Direction direction) const {
   if (structure()) return false;
   if (part == Part::kWhole) return true;

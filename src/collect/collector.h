@@ -72,6 +72,13 @@ struct TensorLeaf {
   std::string_view from_json;  // with them: what OriginText() said when they were asked for
 };
 
+// What a leaf must have when its elements come later.
+enum class Deferral : uint8_t {
+  kNone,  // they cannot
+  kStatistics,
+  kElements,  // checksums, hashes, sketches, files, slices
+};
+
 // Builds the JSON of one entry. Lists and objects nest; each leaf call places one value at the
 // current position and, when tensors are saved, a file under the path of positions and keys
 // (dump.md 10.2): the path lists every position and key below the part, so a tuple of outputs (root
@@ -94,11 +101,13 @@ class EntryBuilder {
   virtual void CloseObject() = 0;
 
   virtual void Tensor(const TensorLeaf& leaf) = 0;
-  // A tensor whose statistics come later, by Settle() before Commit(): for memory that only its
-  // device reads. Whether this entry can have such leaves (statistics, no files, no slice):
-  virtual bool CanDefer() const = 0;
+  // A tensor whose elements come later, by Settle() before Commit(): memory that only its device
+  // reads. How this entry can have such leaves at this place:
+  virtual Deferral CanDefer() const = 0;
   virtual uint32_t DeferredTensor(const TensorLeaf& leaf) = 0;  // its number; UINT32_MAX: no place
   virtual void Settle(uint32_t number, const metrics::TensorStats& statistics) = 0;
+  // With a copy of the elements in host memory: everything that Tensor() would have said and saved.
+  virtual void Settle(uint32_t number, const TensorView& elements) = 0;
   virtual void Null() = 0;  // Python's None
   virtual void AbsentLeaf(Absent code,
                           std::string_view reason) = 0;  // null, explained in the entry's "absent"
@@ -175,8 +184,8 @@ class Collector {
   virtual bool reuses_statistics() const = 0;
   virtual bool gradients_by_argument() const = 0;  // backward_layout
   virtual config::DeviceStatistics device_statistics() const = 0;
-  // Parameter gradients are plain statistics, which may come later.
-  virtual bool defers_parameter_grads() const = 0;
+  // Whether parameter gradients may come later, and what of them.
+  virtual Deferral defers_parameter_grads() const = 0;
   // `"from": {…}` of a tensor as things stand, or empty.
   virtual std::string OriginText(const MemoryId& memory, std::span<const int64_t> shape) const = 0;
   virtual bool wants_every() const = 0;  // functions that no list names, too

@@ -139,12 +139,7 @@ class CollectorImpl final : public Collector, public EntryOwner {
     return config_.backward_layout == config::BackwardLayout::kArguments;
   }
   std::string OriginText(const MemoryId& memory, std::span<const int64_t> shape) const override;
-  bool defers_parameter_grads() const override {
-    return config_.task == config::Task::kStatistics && config_.tensor_list.empty() &&
-           config_.summary_mode == config::SummaryMode::kStatistics && !config_.sketch &&
-           config_.slice.empty() && config_.scope.empty() &&
-           config_.evidence != config::Evidence::kFull;
-  }
+  Deferral defers_parameter_grads() const override;
   config::DeviceStatistics device_statistics() const override { return config_.device_statistics; }
   bool wants_every() const override { return config_.risk_level == config::RiskLevel::kEvery; }
   void SetState(std::string json) override;

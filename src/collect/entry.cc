@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <iterator>
 
 #include "collect/origins.h"
@@ -12,6 +13,12 @@ namespace msprobe::collect {
 namespace {
 
 constexpr size_t kDeepest = 400;
+
+void Fill(GapTexts& texts, const Measured& measured, std::string_view data_name) {
+  texts = {};
+  measured.AppendFirst(texts.first);
+  measured.AppendLast(texts.last, data_name);
+}
 
 struct PartNames {
   std::string_view key, kind;
@@ -197,38 +204,37 @@ void Entry::Close(bool object) {
 // ---- leaves
 // ----------------------------------------------------------------------------------------
 
-void Entry::NoteAbsent(Absent code, std::string_view reason) {
+void Entry::NoteAbsent(std::string_view path, Absent code, std::string_view reason) {
   if (code == Absent::kInternal || code == Absent::kWriteFailed) ++failed_leaves_;
   std::string& absent = memory_.absent;
   if (!absent.empty()) absent += ", ";
-  json::AppendString(absent, LeafPath());
+  json::AppendString(absent, path);
   absent += ": ";
   AppendAbsent(absent, code, reason);
 }
 
-std::string Entry::SaveTensor(const TensorView& view) {
-  if (style_.tensors == nullptr || view.data == nullptr || view.num_elements() == 0) return {};
+// `path` of the leaf; its file name, or empty.
+std::string Entry::SaveTensor(const TensorView& view, std::string path) {
   std::string stem = memory_.name;
-  const std::string path = LeafPath();
   if (!path.empty()) stem.append(1, '.').append(path);
-  if (style_.background || style_.hold) return SaveLater(std::move(stem), path, view);
+  if (style_.background || style_.hold) return SaveLater(std::move(stem), std::move(path), view);
   auto saved = style_.tensors->Save(stem, view);
   if (saved.ok()) return std::move(saved).value();
-  NoteAbsent(Absent::kWriteFailed, saved.error().ToString());
+  NoteAbsent(path, Absent::kWriteFailed, saved.error().ToString());
   return {};
 }
 
 std::string Entry::SaveLater(std::string stem, std::string path, const TensorView& view) {
   auto name = style_.tensors->Name(stem);
   if (!name.ok()) {
-    if (!style_.hold) NoteAbsent(Absent::kWriteFailed, name.error().ToString());
+    if (!style_.hold) NoteAbsent(path, Absent::kWriteFailed, name.error().ToString());
     return {};
   }
   EntryFile file{0, *name, std::move(path), {}};
   try {
     file.copy = style_.tensors->Copy(view);
   } catch (const std::bad_alloc&) {
-    NoteAbsent(Absent::kOutOfBudget, "no memory for a copy of the tensor");
+    NoteAbsent(file.path, Absent::kOutOfBudget, "no memory for a copy of the tensor");
     return {};
   }
   if (!style_.hold) file.ticket = style_.tensors->QueueCopy(file.name, std::move(file.copy));
@@ -268,6 +274,11 @@ std::string WithoutFileNames(std::string_view text,
   return out;
 }
 
+bool Entry::Saves(const TensorView* view) const {
+  return style_.tensors != nullptr && view != nullptr && view->data != nullptr &&
+         view->num_elements() > 0;
+}
+
 void Entry::Tensor(const TensorLeaf& leaf) {
   if (!Place()) return;
   TensorLeaf described = leaf;
@@ -279,22 +290,23 @@ void Entry::Tensor(const TensorLeaf& leaf) {
     described.view = &view;
     described.shape = view.shape;
   }
-  const std::string data_name =
-      described.view == nullptr ? std::string() : SaveTensor(*described.view);
-  MeasureTensor(described, data_name, described.view == leaf.view);
+  std::string data_name;
+  if (Saves(described.view)) data_name = SaveTensor(*described.view, LeafPath());
+  MeasureTensor(described, data_name, leaf.shape);
 }
 
-// `whole`: no slice of the tensor was taken.
-void Entry::MeasureTensor(const TensorLeaf& leaf, std::string_view data_name, bool whole,
-                          Gap* gap) {
+// `shape` of the tensor of which `leaf` may show a slice.
+void Entry::MeasureTensor(const TensorLeaf& leaf, std::string_view data_name,
+                          std::span<const int64_t> shape, Gap* gap) {
   LeafNotes notes;
   notes.data_name = data_name;
   std::string from;
   std::optional<metrics::TensorStats> known;
   metrics::TensorStats measured;
+  const bool whole = std::ranges::equal(shape, leaf.shape);
   const bool can_reuse = style_.reuse && whole && leaf.view != nullptr;
   if (style_.origins != nullptr && leaf.memory.storage != 0) {
-    const Origins::Piece piece{leaf.memory, leaf.shape, leaf.memory.dtype};
+    const Origins::Piece piece{leaf.memory, shape, leaf.memory.dtype};
     if (style_.from && !produces_) style_.origins->AppendFrom(from, piece, style_.step);
     if (can_reuse) known = style_.origins->Statistics(piece);
   }
@@ -306,36 +318,65 @@ void Entry::MeasureTensor(const TensorLeaf& leaf, std::string_view data_name, bo
   const NonFinite seen = AppendTensorLeaf(memory_.text, leaf, style_.leaf, notes);
   non_finite_ = non_finite_ || (seen.known && seen.any);
   if (output_part_ && seen.known) flag_ = flag_ == 1 || seen.any ? 1 : 0;
-  if (produces_) NoteOrigin(leaf, can_reuse ? &measured : nullptr);
+  if (produces_) NoteOrigin(leaf.memory, shape, can_reuse ? &measured : nullptr);
 }
 
-void Entry::NoteOrigin(const TensorLeaf& leaf, const metrics::TensorStats* statistics) {
-  if (style_.origins == nullptr || leaf.memory.storage == 0) return;
+void Entry::NoteOrigin(const MemoryId& memory, std::span<const int64_t> shape,
+                       const metrics::TensorStats* statistics) {
+  if (style_.origins == nullptr || memory.storage == 0) return;
   const bool module =
       tag_.kind == EntryTag::Kind::kModule || tag_.kind == EntryTag::Kind::kModuleBackward;
-  style_.origins->Note({leaf.memory, leaf.shape, leaf.memory.dtype},
+  style_.origins->Note({memory, shape, memory.dtype},
                        {memory_.name, LeafPath(), style_.step, module, statistics});
 }
 
-bool Entry::CanDefer() const {
-  return in_part_ && !skipping_ && !fragment_ && !whole_ && style_.tensors == nullptr &&
-         style_.leaf.statistics && style_.leaf.summary == config::SummaryMode::kStatistics &&
-         !style_.leaf.hash && (style_.slice == nullptr || style_.slice->empty());
+Deferral Entry::CanDefer() const {
+  // A check decides by the elements what becomes of the entry, and when the run ends.
+  const bool checked = style_.hold || !style_.leaf.statistics;
+  if (!in_part_ || skipping_ || fragment_ || whole_ || checked) return Deferral::kNone;
+  const bool sliced = style_.slice != nullptr && !style_.slice->empty();
+  const bool plain = style_.leaf.summary == config::SummaryMode::kStatistics && !style_.leaf.hash &&
+                     !style_.leaf.sketch && !sliced && style_.tensors == nullptr;
+  return plain ? Deferral::kStatistics : Deferral::kElements;
 }
 
 uint32_t Entry::DeferredTensor(const TensorLeaf& leaf) {
-  if (!CanDefer() || !Place()) return UINT32_MAX;
+  if (CanDefer() == Deferral::kNone || !Place()) return UINT32_MAX;
+  TensorLeaf described = leaf;
+  Shape shape;
+  std::vector<int64_t> strides;
+  if (style_.slice != nullptr && !style_.slice->empty()) {
+    const TensorView nowhere{nullptr, DType::kU8, leaf.shape, {}};
+    described.shape = Sliced(nowhere, *style_.slice, shape, strides).shape;
+  }
   Gap gap;
-  MeasureTensor(leaf, {}, true, &gap);
+  MeasureTensor(described, {}, leaf.shape, &gap);
   gaps_.push_back(gap);
-  settled_.emplace_back();
+  gap_paths_.push_back(LeafPath());
+  gap_texts_.emplace_back();
+  Fill(gap_texts_.back(), Measured(nullptr, {}, style_.leaf, nullptr), {});  // until it is settled
   return static_cast<uint32_t>(gaps_.size() - 1);
 }
 
 void Entry::Settle(uint32_t number, const metrics::TensorStats& statistics) {
-  if (done_ || number >= settled_.size()) return;
-  settled_[number] = statistics;
+  if (done_ || number >= gaps_.size()) return;
+  Fill(gap_texts_[number], Measured(nullptr, {}, style_.leaf, &statistics), {});
   non_finite_ = non_finite_ || statistics.nan + statistics.inf > 0;
+}
+
+void Entry::Settle(uint32_t number, const TensorView& elements) {
+  if (done_ || number >= gaps_.size()) return;
+  TensorView view = elements;
+  Shape shape;
+  std::vector<int64_t> strides;
+  if (style_.slice != nullptr && !style_.slice->empty())
+    view = Sliced(elements, *style_.slice, shape, strides);
+  std::string data_name;
+  if (Saves(&view)) data_name = SaveTensor(view, gap_paths_[number]);
+  const Measured measured(&view, view.shape, style_.leaf, nullptr);
+  Fill(gap_texts_[number], measured, data_name);
+  const NonFinite seen = measured.non_finite();
+  non_finite_ = non_finite_ || (seen.known && seen.any);
 }
 
 void Entry::Null() {
@@ -388,7 +429,7 @@ void Entry::CloseText() {
     return;
   }
   EndPart();
-  if (!gaps_.empty()) memory_.text = FillGaps(memory_.text, gaps_, settled_);
+  if (!gaps_.empty()) memory_.text = FillGaps(memory_.text, gaps_, gap_texts_);
   std::string& text = memory_.text;
   if (whole_) return;
   if (style_.with_flag) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -109,9 +110,10 @@ class Entry final : public EntryBuilder {
   void Key(std::string_view key) override;
   void CloseObject() override { Close(true); }
   void Tensor(const TensorLeaf& leaf) override;
-  bool CanDefer() const override;
+  Deferral CanDefer() const override;
   uint32_t DeferredTensor(const TensorLeaf& leaf) override;
   void Settle(uint32_t number, const metrics::TensorStats& statistics) override;
+  void Settle(uint32_t number, const TensorView& elements) override;
   void Null() override;
   void AbsentLeaf(Absent code, std::string_view reason) override;
   void Scalar(std::string_view type, std::string_view value_json) override;
@@ -144,14 +146,17 @@ class Entry final : public EntryBuilder {
   void AppendPosition();   // the current position to `path`
   std::string LeafPath();  // of the value about to be placed or just placed
   void CompleteKey();
-  void NoteAbsent(Absent code, std::string_view reason);
+  void NoteAbsent(Absent code, std::string_view reason) { NoteAbsent(LeafPath(), code, reason); }
+  void NoteAbsent(std::string_view path, Absent code, std::string_view reason);
   void CloseText();
-  std::string SaveTensor(const TensorView& view);
+  bool Saves(const TensorView* view) const;
+  std::string SaveTensor(const TensorView& view, std::string path);
   std::string SaveLater(std::string stem, std::string path, const TensorView& view);
   void SettleHeldFiles();
-  void MeasureTensor(const TensorLeaf& leaf, std::string_view data_name, bool whole,
-                     Gap* gap = nullptr);
-  void NoteOrigin(const TensorLeaf& leaf, const metrics::TensorStats* statistics);
+  void MeasureTensor(const TensorLeaf& leaf, std::string_view data_name,
+                     std::span<const int64_t> shape, Gap* gap = nullptr);
+  void NoteOrigin(const MemoryId& memory, std::span<const int64_t> shape,
+                  const metrics::TensorStats* statistics);
 
   EntryOwner& owner_;
   EntryMemory memory_;
@@ -165,8 +170,10 @@ class Entry final : public EntryBuilder {
   uint32_t dropped_depth_ = 0;  // containers open that have no place
   uint64_t failed_leaves_ = 0;
   std::vector<EntrySlot> slots_;
-  std::vector<Gap> gaps_;  // of leaves whose statistics come later
-  std::vector<metrics::TensorStats> settled_;
+  // Of leaves whose elements come later: their places, paths and texts.
+  std::vector<Gap> gaps_;
+  std::vector<std::string> gap_paths_;
+  std::vector<GapTexts> gap_texts_;
   std::vector<EntryFile> files_;
   size_t body_size_ = 0;
   bool non_finite_ = false;

@@ -322,61 +322,6 @@ TEST(Entry, AnEntryWithoutAnyPartIsNotWritten) {
   EXPECT_THAT(Names(run.dump()), ElementsAre("Torch.mul.0.forward"));
 }
 
-// Statistics that a device computes arrive when the entry is complete otherwise.
-TEST(Entry, StatisticsThatComeLaterStandWhereTheyBelong) {
-  Session run;
-  run.Start();
-  const std::vector<int64_t> shape = {2};
-  TensorLeaf leaf;
-  leaf.dtype_text = "torch.float32";
-  leaf.shape = shape;
-  auto entry = BeginAdd(run);
-  entry->BeginPart(Part::kOutput);
-  entry->OpenList();
-  ASSERT_TRUE(entry->CanDefer());
-  EXPECT_EQ(entry->DeferredTensor(leaf), 0u);
-  entry->Scalar("int", "7");
-  EXPECT_EQ(entry->DeferredTensor(leaf), 1u);
-  entry->CloseList();
-  entry->EndPart();
-  metrics::TensorStats stats;
-  stats.max = 3.0;
-  stats.min = stats.mean = -1.0;
-  stats.norm = 5.0;
-  stats.inf = 1;
-  stats.finite_max = stats.finite_min = 2.0;
-  entry->Settle(0, stats);
-  entry->Settle(2, stats);  // there is none: nothing happens
-  entry->Commit();
-  run->EndStep();
-  const std::string head = R"({"type": "torch.Tensor", "dtype": "torch.float32", "shape": [2], )";
-  EXPECT_EQ(
-      EntryText(run.dump(), "Torch.add.0.forward"),
-      R"({"output": [)" + head +
-          R"("Max": 3.0, "Min": -1.0, "Mean": -1.0, "Norm": 5.0, "requires_grad": false, )"
-          R"("nan": 0, "inf": 1, "finite_max": 2.0, "finite_min": 2.0}, )"
-          R"({"type": "int", "value": 7}, )" +
-          head +
-          R"("Max": null, "Min": null, "Mean": null, "Norm": null, "requires_grad": false}]})");
-}
-
-TEST(Entry, WhatNeedsTheBytesCannotWait) {
-  for (const SummaryMode mode : {SummaryMode::kMd5, SummaryMode::kXor, SummaryMode::kHash64}) {
-    Session run(Summary(mode));
-    run.Start();
-    auto entry = BeginAdd(run);
-    entry->BeginPart(Part::kOutput);
-    EXPECT_FALSE(entry->CanDefer());
-    EXPECT_EQ(entry->DeferredTensor({}), UINT32_MAX);
-  }
-  Session run([](config::CollectConfig& config) { config.task = Task::kTensor; });
-  run.Start();
-  auto entry = BeginAdd(run);
-  EXPECT_FALSE(entry->CanDefer());  // outside of a part
-  entry->BeginPart(Part::kOutput);
-  EXPECT_FALSE(entry->CanDefer());
-}
-
 // "mutated" stands after the outputs and is left out with them.
 TEST(Entry, ChangedArgumentsFollowTheOutputs) {
   for (const bool output : {true, false}) {

@@ -6,6 +6,7 @@
 #include <iterator>
 
 #include "json/json.h"
+#include "kernels/checksum.h"
 #include "metrics/tensor_stats.h"
 
 namespace msprobe::collect {
@@ -64,17 +65,6 @@ void AppendXor(std::string& out, const TensorView* view) {
   fmt::format_to(std::back_inserter(out), "\"0x{:016x}\"", word);
 }
 
-void AppendChecksum(std::string& out, SummaryMode mode, const TensorView* view) {
-  out += ", \"md5\": ";
-  if (view == nullptr) {
-    out += "null";
-  } else if (mode == SummaryMode::kMd5) {
-    fmt::format_to(std::back_inserter(out), "\"{:08x}\"", metrics::Crc32Of(*view));
-  } else {
-    fmt::format_to(std::back_inserter(out), "\"h64:{:016x}\"", metrics::Hash64Of(*view));
-  }
-}
-
 void AppendStatistics(std::string& out, const metrics::TensorStats& stats) {
   out += ", \"Max\": ";
   AppendNumber(out, stats.max);
@@ -94,23 +84,6 @@ void AppendNonFinite(std::string& out, const metrics::TensorStats& stats) {
   AppendNumber(out, stats.finite_max);
   out += ", \"finite_min\": ";
   AppendNumber(out, stats.finite_min);
-}
-
-// Both in one pass. Of a tensor that shows another shape than its memory has (sparse: the stored
-// values) a sketch could not be read back.
-void AppendFingerprints(std::string& out, const TensorLeaf& leaf, const LeafStyle& style) {
-  const bool sketched = style.sketch && NumElements(leaf.shape) == leaf.view->num_elements();
-  uint64_t hash = 0;
-  std::optional<metrics::Sketch> sketch;
-  if (sketched) {
-    sketch = metrics::SketchOf(*leaf.view, *style.sketch, style.hash ? &hash : nullptr);
-  } else if (style.hash) {
-    hash = metrics::Hash64Of(*leaf.view);
-  }
-  if (style.hash) fmt::format_to(std::back_inserter(out), ", \"hash64\": \"{:016x}\"", hash);
-  if (!sketch) return;
-  out += ", \"sketch\": ";
-  metrics::AppendSketch(out, *sketch);
 }
 
 }  // namespace
@@ -143,69 +116,144 @@ void AppendAbsent(std::string& out, Absent code, std::string_view reason) {
   out += '}';
 }
 
-NonFinite AppendTensorLeaf(std::string& out, const TensorLeaf& leaf, const LeafStyle& style,
-                           const LeafNotes& notes) {
-  const bool xor_mode = style.statistics && style.summary == SummaryMode::kXor;
+Measured::Measured(const TensorView* view, std::span<const int64_t> shape, const LeafStyle& style,
+                   const metrics::TensorStats* known)
+    : view_(view), style_(style) {
+  if (known != nullptr) statistics_ = *known;
+  if (view == nullptr) return;
+  const bool summed = style.statistics &&
+                      (style.summary == SummaryMode::kMd5 || style.summary == SummaryMode::kHash64);
+  // Of a tensor that shows another shape than its memory has (sparse: the stored values) a sketch
+  // could not be read back.
+  const bool sketched = style.sketch && NumElements(shape) == view->num_elements();
+  const bool with_statistics = known == nullptr && !xor_mode();
+  if (summed || style.hash || sketched) {
+    Read(*view, sketched, with_statistics);
+  } else if (with_statistics) {
+    statistics_ = metrics::StatsOf(*view);
+  }
+}
+
+void Measured::Read(const TensorView& view, bool sketched, bool with_statistics) {
+  const bool crc = style_.statistics && style_.summary == SummaryMode::kMd5;
+  const bool hash = style_.hash || (style_.statistics && style_.summary == SummaryMode::kHash64);
+  const size_t item = ItemSize(view.dtype);
+  uint64_t at = 0;
+  std::optional<metrics::SketchSums> sketch;
+  if (sketched) sketch.emplace(view.dtype, *style_.sketch);
+  const auto piece = [&](const std::byte* data, size_t n) {
+    if (crc) crc_ = kernels::Crc32(crc_, data, n * item);
+    if (hash) hash_ += kernels::Hash64(data, n, item, at);
+    if (sketch) sketch->Add(data, n, at);
+    at += n;
+  };
+  if (with_statistics) {
+    statistics_ = metrics::StatsOf(view, piece);
+  } else {
+    metrics::ForEachPiece(view, piece);
+  }
+  if (sketch) sketch_ = std::move(*sketch).Finish(view.num_elements(), view.num_elements());
+}
+
+void Measured::AppendFirst(std::string& out) const {
+  if (!style_.statistics) return;
+  if (xor_mode()) {
+    out += ", \"md5\": ";
+    AppendXor(out, view_);
+  } else {
+    AppendStatistics(out, statistics_);
+  }
+}
+
+void Measured::AppendLast(std::string& out, std::string_view data_name) const {
+  if (!data_name.empty()) {
+    out += ", \"data_name\": ";
+    json::AppendString(out, data_name);
+  }
+  const bool md5 = style_.summary == SummaryMode::kMd5;
+  if (style_.statistics && (md5 || style_.summary == SummaryMode::kHash64)) {
+    out += ", \"md5\": ";
+    if (view_ == nullptr) {
+      out += "null";
+    } else if (md5) {
+      fmt::format_to(std::back_inserter(out), "\"{:08x}\"", crc_);
+    } else {
+      fmt::format_to(std::back_inserter(out), "\"h64:{:016x}\"", hash_);
+    }
+  }
+  AppendNonFinite(out, statistics_);
+  if (view_ != nullptr && style_.hash)
+    fmt::format_to(std::back_inserter(out), ", \"hash64\": \"{:016x}\"", hash_);
+  if (!sketch_) return;
+  out += ", \"sketch\": ";
+  metrics::AppendSketch(out, *sketch_);
+}
+
+NonFinite Measured::non_finite() const {
+  return {view_ != nullptr && !xor_mode(), statistics_.nan + statistics_.inf > 0};
+}
+
+namespace {
+
+void AppendHead(std::string& out, const TensorLeaf& leaf) {
   out += "{\"type\": ";
   json::AppendString(out, leaf.type);
   out += ", \"dtype\": ";
   json::AppendString(out, leaf.dtype_text);
   out += ", \"shape\": ";
   AppendShape(out, leaf.shape);
-  metrics::TensorStats stats;
-  if (xor_mode) {
-    out += ", \"md5\": ";
-    AppendXor(out, leaf.view);
-  } else {
-    if (notes.known != nullptr)
-      stats = *notes.known;
-    else if (leaf.view != nullptr)
-      stats = metrics::StatsOf(*leaf.view);
-    if (notes.measured != nullptr) *notes.measured = stats;
-    if (notes.gap != nullptr)
-      notes.gap->statistics = out.size();
-    else if (style.statistics)
-      AppendStatistics(out, stats);
-  }
+}
+
+void AppendMiddle(std::string& out, const TensorLeaf& leaf) {
   if (leaf.type != "numpy.ndarray") {  // arrays have no such thing (dump.md 11.3)
     out += leaf.requires_grad ? ", \"requires_grad\": true" : ", \"requires_grad\": false";
   }
-  if (!leaf.extra_json.empty()) {
-    out += ", ";
-    out += leaf.extra_json;
-  }
-  if (!notes.data_name.empty()) {
-    out += ", \"data_name\": ";
-    json::AppendString(out, notes.data_name);
-  }
-  if (style.statistics &&
-      (style.summary == SummaryMode::kMd5 || style.summary == SummaryMode::kHash64))
-    AppendChecksum(out, style.summary, leaf.view);
-  if (notes.gap != nullptr) notes.gap->non_finite = out.size();
-  AppendNonFinite(out, stats);
-  if (leaf.view != nullptr) AppendFingerprints(out, leaf, style);
+  if (leaf.extra_json.empty()) return;
+  out += ", ";
+  out += leaf.extra_json;
+}
+
+void AppendEnd(std::string& out, const LeafNotes& notes) {
   if (notes.reused) out += ", \"reused\": true";
   if (!notes.evidence.empty()) {
     out += ", ";
     out += notes.evidence;
   }
   out += '}';
-  return {leaf.view != nullptr && !xor_mode, stats.nan + stats.inf > 0};
+}
+
+}  // namespace
+
+NonFinite AppendTensorLeaf(std::string& out, const TensorLeaf& leaf, const LeafStyle& style,
+                           const LeafNotes& notes) {
+  AppendHead(out, leaf);
+  if (notes.gap != nullptr) {
+    notes.gap->first = out.size();
+    AppendMiddle(out, leaf);
+    notes.gap->last = out.size();
+    AppendEnd(out, notes);
+    return {};
+  }
+  const Measured measured(leaf.view, leaf.shape, style, notes.known);
+  if (notes.measured != nullptr) *notes.measured = measured.statistics();
+  measured.AppendFirst(out);
+  AppendMiddle(out, leaf);
+  measured.AppendLast(out, notes.data_name);
+  AppendEnd(out, notes);
+  return measured.non_finite();
 }
 
 std::string FillGaps(std::string_view text, std::span<const Gap> gaps,
-                     std::span<const metrics::TensorStats> statistics) {
+                     std::span<const GapTexts> texts) {
   std::string out;
   out.reserve(text.size() + gaps.size() * 96);
   size_t from = 0;
   for (size_t i = 0; i < gaps.size(); ++i) {
-    const metrics::TensorStats stats =
-        i < statistics.size() ? statistics[i] : metrics::TensorStats{};
-    out += text.substr(from, gaps[i].statistics - from);
-    AppendStatistics(out, stats);
-    out += text.substr(gaps[i].statistics, gaps[i].non_finite - gaps[i].statistics);
-    AppendNonFinite(out, stats);
-    from = gaps[i].non_finite;
+    out += text.substr(from, gaps[i].first - from);
+    out += texts[i].first;
+    out += text.substr(gaps[i].first, gaps[i].last - gaps[i].first);
+    out += texts[i].last;
+    from = gaps[i].last;
   }
   out += text.substr(from);
   return out;

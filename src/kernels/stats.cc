@@ -6,7 +6,6 @@
 #include <limits>
 
 #include "kernels/compensated.h"
-#include "kernels/float_stats.h"
 #include "kernels/load.h"
 #include "kernels/scaled_sum.h"
 
@@ -73,6 +72,18 @@ void AddContiguous(const std::byte* data, size_t n, DType dtype, FloatTotals* to
     AddMixed(values.data(), m, totals, counts);
     done += m;
   }
+}
+
+void AddElements(const std::byte* data, size_t n, ptrdiff_t stride, DType dtype,
+                 FloatTotals* totals, NonFiniteCounts* counts) {
+  if (stride == 1 && HasVectorKernel(dtype)) return AddContiguous(data, n, dtype, totals, counts);
+  EachBlockOfDoubles(data, n, stride, dtype,
+                     [&](const double* x, size_t m) { AddDoubles(x, m, totals, counts); });
+}
+
+// Squares of types narrower than float64 stay inside double's range.
+bool SumsInRange(const FloatStats& s, DType dtype) {
+  return s.count == 0 || RealOf(dtype) != DType::kF64 || !OutOfRange(s.sumsq);
 }
 
 // Sums of elements divided by a power of two near the largest magnitude, for when the plain ones
@@ -148,20 +159,26 @@ void FloatStats::Merge(const FloatStats& other) {
 FloatStats FloatStatsOf(const std::byte* data, size_t n, ptrdiff_t stride, DType dtype) {
   FloatTotals totals;
   NonFiniteCounts counts;
-  if (stride == 1 && HasVectorKernel(dtype)) {
-    AddContiguous(data, n, dtype, &totals, &counts);
-  } else {
-    EachBlockOfDoubles(data, n, stride, dtype,
-                       [&](const double* x, size_t m) { AddDoubles(x, m, &totals, &counts); });
-  }
+  AddElements(data, n, stride, dtype, &totals, &counts);
   FloatStats s = Finish(n, totals, counts);
-  const bool wide =
-      RealOf(dtype) == DType::kF64;  // squares of narrower types stay inside double's range
-  if (wide && n > 0 && OutOfRange(s.sumsq)) {
-    if (s.finite_min <= s.finite_max) Rescale(data, n, stride, dtype, &s);
-  }
+  if (!SumsInRange(s, dtype) && s.finite_min <= s.finite_max) Rescale(data, n, stride, dtype, &s);
   return s;
 }
+
+void FloatSums::Add(const std::byte* data, size_t n) {
+  AddElements(data, n, 1, dtype_, &totals_, &counts_);
+  count_ += n;
+}
+
+FloatStats FloatSums::Finish() const { return kernels::Finish(count_, totals_, counts_); }
+
+FloatStats FloatSums::FinishBlock(const std::byte* data) const {
+  FloatStats s = Finish();
+  if (!SumsInRange(s, dtype_) && s.finite_min <= s.finite_max) Rescale(data, count_, 1, dtype_, &s);
+  return s;
+}
+
+bool FloatSums::InRange() const { return SumsInRange(Finish(), dtype_); }
 
 std::string_view ActiveTarget() { return TargetName(); }
 

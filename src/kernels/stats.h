@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "kernels/float_stats.h"
 #include "tensor/dtype.h"
 
 namespace msprobe::kernels {
@@ -43,6 +44,26 @@ struct IntStats {
 // (double).
 FloatStats FloatStatsOf(const std::byte* data, size_t n, ptrdiff_t stride, DType dtype);
 IntStats IntStatsOf(const std::byte* data, size_t n, ptrdiff_t stride, DType dtype);
+
+// FloatStatsOf of elements that arrive in contiguous pieces, one after the other. Pieces of a
+// multiple of kBlock elements give what one piece gives, but for the rounding of compensated sums.
+class FloatSums {
+ public:
+  explicit FloatSums(DType dtype) : dtype_(dtype) {}
+  void Add(const std::byte* data, size_t n);
+  // False: the sums of float64 or complex128 left double's range.
+  bool InRange() const;
+  FloatStats Finish() const;
+  // Of elements that lie in one block, from `data` on: sums out of range are scaled, for which the
+  // elements are read again.
+  FloatStats FinishBlock(const std::byte* data) const;
+
+ private:
+  DType dtype_;
+  uint64_t count_ = 0;
+  FloatTotals totals_;
+  NonFiniteCounts counts_;
+};
 
 // Name of the vector target in use on this CPU: "AVX3", "AVX2", "SSE4", "NEON", ….
 std::string_view ActiveTarget();

@@ -13,6 +13,7 @@
 #include "base/checked.h"
 #include "kernels/checksum.h"
 #include "kernels/sketch.h"
+#include "metrics/tensor_stats.h"
 
 namespace msprobe::metrics {
 namespace {
@@ -21,49 +22,10 @@ static_assert(std::endian::native == std::endian::little, "slots are written as 
 
 constexpr double kErrorBarAt256 = 0.09;
 constexpr std::string_view kDataPrefix = "f32:";
-constexpr size_t kPieceBytes = 64 << 10;  // what two passes over a piece find in cache
 
 Error Bad(std::string key, std::string message) {
   return Error(ErrorCode::kMalformed, std::move(message)).Key("sketch." + std::move(key));
 }
-
-// ---- measuring
-
-// Sums over elements that arrive in row-major order.
-class Measuring {
- public:
-  Measuring(const TensorView& view, const SketchSetting& setting)
-      : setting_(setting),
-        parts_(IsComplex(view.dtype) ? 2 : 1),
-        dtype_(RealOf(view.dtype)),
-        sums_(2 * size_t{setting.k}) {}
-
-  // `first`: index of the first element in the whole.
-  void Add(const std::byte* data, size_t n, uint64_t first) {
-    kernels::AddToSketch(data, n * parts_, dtype_, first * parts_, setting_.k, setting_.seed,
-                         sums_.data(), &left_out_);
-  }
-  Sketch Finish(int64_t elements, int64_t covered) && {
-    kernels::FoldSketch(setting_.k, sums_.data());
-    sums_.resize(setting_.k);
-    Sketch out;
-    out.setting = setting_;
-    out.values = std::move(sums_);
-    out.elements = elements * static_cast<int64_t>(parts_);
-    out.covered = covered * static_cast<int64_t>(parts_);
-    out.nan = left_out_.nan;
-    out.inf = left_out_.inf;
-    out.huge = left_out_.huge;
-    return out;
-  }
-
- private:
-  SketchSetting setting_;
-  uint64_t parts_;
-  DType dtype_;
-  std::vector<double> sums_;
-  kernels::SketchLeftOut left_out_;
-};
 
 // The elements of a shard in row-major order are runs of consecutive elements of the whole: all
 // dimensions that the shard has in full, and the one before them.
@@ -256,10 +218,35 @@ double Sketch::ErrorBar() const {
   return kErrorBarAt256 * std::sqrt(256.0 / setting.k);
 }
 
+SketchSums::SketchSums(DType dtype, const SketchSetting& setting)
+    : setting_(setting),
+      parts_(IsComplex(dtype) ? 2 : 1),
+      dtype_(RealOf(dtype)),
+      sums_(2 * size_t{setting.k}) {}
+
+void SketchSums::Add(const std::byte* data, size_t n, uint64_t first) {
+  kernels::AddToSketch(data, n * parts_, dtype_, first * parts_, setting_.k, setting_.seed,
+                       sums_.data(), &left_out_);
+}
+
+Sketch SketchSums::Finish(int64_t elements, int64_t covered) && {
+  kernels::FoldSketch(setting_.k, sums_.data());
+  sums_.resize(setting_.k);
+  Sketch out;
+  out.setting = setting_;
+  out.values = std::move(sums_);
+  out.elements = elements * static_cast<int64_t>(parts_);
+  out.covered = covered * static_cast<int64_t>(parts_);
+  out.nan = left_out_.nan;
+  out.inf = left_out_.inf;
+  out.huge = left_out_.huge;
+  return out;
+}
+
 Sketch SketchOf(const TensorView& view, const SketchSetting& setting, const ShardPlace* shard) {
   if (shard == nullptr) return SketchOf(view, setting, static_cast<uint64_t*>(nullptr));
   assert(shard->start.size() == view.shape.size() && shard->whole.size() == view.shape.size());
-  Measuring measuring(view, setting);
+  SketchSums sums(view.dtype, setting);
   const ShardRuns runs(view.shape, *shard);
   const size_t item = ItemSize(view.dtype);
   uint64_t local = 0;
@@ -267,36 +254,30 @@ Sketch SketchOf(const TensorView& view, const SketchSetting& setting, const Shar
     while (n > 0) {
       const uint64_t inside = local % runs.length();
       const size_t part = std::min<size_t>(n, runs.length() - inside);
-      measuring.Add(data, part, runs.Start(local / runs.length()) + inside);
+      sums.Add(data, part, runs.Start(local / runs.length()) + inside);
       data += part * item;
       local += part;
       n -= part;
     }
   });
-  Sketch out =
-      std::move(measuring).Finish(NumElements(shard->whole).value_or(0), view.num_elements());
+  Sketch out = std::move(sums).Finish(NumElements(shard->whole).value_or(0), view.num_elements());
   out.shard = *shard;
   return out;
 }
 
 Sketch SketchOf(const TensorView& view, const SketchSetting& setting, uint64_t* hash64) {
-  Measuring measuring(view, setting);
-  const size_t item = ItemSize(view.dtype), most = kPieceBytes / item;
+  SketchSums sums(view.dtype, setting);
+  const size_t item = ItemSize(view.dtype);
   uint64_t first = 0, hash = 0;
-  ForEachBlock(view, [&](const std::byte* data, size_t n) {
-    while (n > 0) {
-      const size_t part = std::min(n, most);
-      // The hash first: it is the slower, and hides the reading of memory.
-      if (hash64 != nullptr) hash += kernels::Hash64(data, part, item, first);
-      measuring.Add(data, part, first);
-      data += part * item;
-      first += part;
-      n -= part;
-    }
+  ForEachPiece(view, [&](const std::byte* data, size_t n) {
+    // The hash first: it is the slower, and hides the reading of memory.
+    if (hash64 != nullptr) hash += kernels::Hash64(data, n, item, first);
+    sums.Add(data, n, first);
+    first += n;
   });
   if (hash64 != nullptr) *hash64 = hash;
   const int64_t elements = view.num_elements();
-  return std::move(measuring).Finish(elements, elements);
+  return std::move(sums).Finish(elements, elements);
 }
 
 void AppendSketch(std::string& out, const Sketch& sketch) {

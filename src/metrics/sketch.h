@@ -26,6 +26,7 @@
 
 #include "base/result.h"
 #include "json/json.h"
+#include "kernels/sketch.h"
 #include "tensor/view.h"
 
 namespace msprobe::metrics {
@@ -66,6 +67,23 @@ Sketch SketchOf(const TensorView& view, const SketchSetting& setting,
 
 // The same, and hash64 (Hash64Of), reading the memory once.
 Sketch SketchOf(const TensorView& view, const SketchSetting& setting, uint64_t* hash64);
+
+// The same of elements that arrive in pieces, in row-major order.
+class SketchSums {
+ public:
+  SketchSums(DType dtype, const SketchSetting& setting);
+  // `first`: index in the whole of the first element.
+  void Add(const std::byte* data, size_t n, uint64_t first);
+  // `elements` of the whole, of which `covered` were added.
+  Sketch Finish(int64_t elements, int64_t covered) &&;
+
+ private:
+  SketchSetting setting_;
+  uint64_t parts_;  // of an element: 2 when complex
+  DType dtype_;     // of a part
+  std::vector<double> sums_;
+  kernels::SketchLeftOut left_out_;
+};
 
 // Appends the JSON object above.
 void AppendSketch(std::string& out, const Sketch& sketch);

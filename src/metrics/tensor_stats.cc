@@ -1,5 +1,6 @@
 #include "metrics/tensor_stats.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <limits>
@@ -12,23 +13,51 @@ namespace {
 constexpr double kInf = std::numeric_limits<double>::infinity();
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
-// The view's elements as contiguous blocks. Order does not matter to `fn`: a dense view is one
-// block whatever its dimensions.
+// Pieces of the view for an order-free reduction: a block without gaps goes by memory, whatever its
+// dimensions.
 template <class F>
-void EachBlockAnyOrder(const TensorView& view, const F& fn) {
-  if (view.IsDense()) {
-    const int64_t n = view.num_elements();
-    if (n > 0) fn(view.data, static_cast<size_t>(n));
-    return;
-  }
-  ForEachBlock(view, fn);
+void EachPieceAnyOrder(const TensorView& view, const F& fn) {
+  const size_t item = ItemSize(view.dtype), most = kPieceBytes / item;
+  const auto cut = [&](const std::byte* data, size_t n) {
+    for (size_t done = 0; done < n; done += most) {
+      fn(data + done * item, std::min(most, n - done));
+    }
+  };
+  if (!view.IsDense()) return ForEachBlock(view, cut);
+  const int64_t n = view.num_elements();
+  if (n > 0) cut(view.data, static_cast<size_t>(n));
 }
 
-template <class Stats, class F>
-Stats Gathered(const TensorView& view, const F& of_block) {
-  Stats total;
-  EachBlockAnyOrder(view, [&](const std::byte* data, size_t n) {
-    total.Merge(of_block(data, n, 1, view.dtype));
+// `add` is called with each piece; `also`, if any, sees the elements in row-major order, with the
+// piece when that is the order here.
+template <class F>
+void EachPiece(const TensorView& view, const PieceFn* also, const F& add) {
+  if (also != nullptr && view.IsDense() && !view.IsContiguous()) {
+    ForEachPiece(view, *also);
+    also = nullptr;
+  }
+  EachPieceAnyOrder(view, [&](const std::byte* data, size_t n) {
+    if (also != nullptr) (*also)(data, n);
+    add(data, n);
+  });
+}
+
+kernels::IntStats IntStatsOfView(const TensorView& view, const PieceFn* also) {
+  kernels::IntStats total;
+  EachPiece(view, also, [&](const std::byte* data, size_t n) {
+    total.Merge(kernels::IntStatsOf(data, n, 1, view.dtype));
+  });
+  return total;
+}
+
+kernels::FloatStats FloatStatsOfView(const TensorView& view, const PieceFn* also) {
+  kernels::FloatSums sums(view.dtype);
+  EachPiece(view, also, [&](const std::byte* data, size_t n) { sums.Add(data, n); });
+  if (view.IsDense()) return sums.FinishBlock(view.data);
+  if (sums.InRange()) return sums.Finish();
+  kernels::FloatStats total;
+  ForEachBlock(view, [&](const std::byte* data, size_t n) {
+    total.Merge(kernels::FloatStatsOf(data, n, 1, view.dtype));
   });
   return total;
 }
@@ -90,17 +119,33 @@ TensorStats StatsOfIntegers(const kernels::IntStats& s) {
   return out;
 }
 
-TensorStats StatsOf(const TensorView& view) {
+namespace {
+
+TensorStats Measured(const TensorView& view, const PieceFn* also) {
   switch (KindOf(view.dtype)) {
     case DTypeKind::kFloat:
     case DTypeKind::kComplex:
-      return StatsOfFloats(Gathered<kernels::FloatStats>(view, kernels::FloatStatsOf),
-                           view.shape.empty());
+      return StatsOfFloats(FloatStatsOfView(view, also), view.shape.empty());
     case DTypeKind::kBool:
-      return StatsOfBools(Gathered<kernels::IntStats>(view, kernels::IntStatsOf));
+      return StatsOfBools(IntStatsOfView(view, also));
     default:
-      return StatsOfIntegers(Gathered<kernels::IntStats>(view, kernels::IntStatsOf));
+      return StatsOfIntegers(IntStatsOfView(view, also));
   }
+}
+
+}  // namespace
+
+TensorStats StatsOf(const TensorView& view) { return Measured(view, nullptr); }
+
+TensorStats StatsOf(const TensorView& view, const PieceFn& also) { return Measured(view, &also); }
+
+void ForEachPiece(const TensorView& view, const PieceFn& fn) {
+  const size_t item = ItemSize(view.dtype), most = kPieceBytes / item;
+  ForEachBlock(view, [&](const std::byte* data, size_t n) {
+    for (size_t done = 0; done < n; done += most) {
+      fn(data + done * item, std::min(most, n - done));
+    }
+  });
 }
 
 uint32_t Crc32Of(const TensorView& view) {

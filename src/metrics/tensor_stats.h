@@ -2,7 +2,9 @@
 // values.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <variant>
 
@@ -26,6 +28,20 @@ struct TensorStats {
 };
 
 TensorStats StatsOf(const TensorView& view);
+
+// What else is to be known of the elements: called with contiguous pieces of at most kPieceBytes
+// that together are the view in row-major order.
+using PieceFn = std::function<void(const std::byte* data, size_t n)>;
+inline constexpr size_t kPieceBytes = 64 << 10;  // what a second reader finds in cache
+
+// Calls fn for the pieces of the view.
+void ForEachPiece(const TensorView& view, const PieceFn& fn);
+
+// StatsOf, with `also` called for each piece right before its statistics are taken: of contiguous
+// memory, and of a strided view, every page is fetched once for both. Twice: a block whose
+// dimensions are permuted (the statistics go by memory, the pieces by rows), and float64 or
+// complex128 whose squares leave double's range (scaled sums).
+TensorStats StatsOf(const TensorView& view, const PieceFn& also);
 
 // The same from kernels' parts, for callers that have merged statistics of a tensor's pieces
 // (shards, chunks).

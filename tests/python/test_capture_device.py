@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import zlib
 
 import capture_nets
 import pytest
@@ -151,24 +152,101 @@ def test_capture_device_calls_that_raise_leave_nothing_in_the_queue(tmp_path):
     assert all(e["input_args"][0]["Max"] == 7 for e in data.values())
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"task": "tensor"},
-        {"section": {"summary_mode": "md5"}},
-        {"section": {"slice": [{"dim": 0, "begin": 1}]}},
-        {"evidence": "full"},
-    ],
-)
-def test_capture_device_what_needs_the_bytes_is_copied_as_before(settings, tmp_path):
-    model = nn.Linear(3, 2)
+ELEMENTS = {
+    "tensor": {"task": "tensor"},
+    "md5": {"section": {"summary_mode": "md5"}},
+    "xor": {"section": {"summary_mode": "xor"}},
+    "hash64": {"section": {"summary_mode": "hash64"}},
+    "sketch": {"section": {"summary_mode": "sketch"}},
+    "slice": {"section": {"slice": [{"dim": 0, "begin": 1}]}},
+    "tensor and md5": {"task": "tensor", "section": {"summary_mode": "md5"}},
+    "full evidence": {"evidence": "full"},
+}
+
+
+class LateDevice:
+    """Stands for a device: copies that were queued are made when it is waited for, and not before."""
+
+    def __init__(self, monkeypatch):
+        self.queued = []
+        self.waits = 0
+        monkeypatch.setattr(_device, "_start_copy", lambda host, x: self.queued.append((host, x.clone())))
+        monkeypatch.setattr(_device, "_synchronise", self.synchronise)
+
+    def synchronise(self, device):
+        self.waits += 1
+        for host, x in self.queued:
+            host.copy_(x)
+        self.queued.clear()
+
+
+@pytest.mark.parametrize("kind", ELEMENTS)
+def test_capture_device_what_needs_the_bytes_is_that_of_the_host(kind, tmp_path, monkeypatch):
+    """Checksums, hashes, sketches, files: taken when the batch is fetched, and the same to the last byte."""
+    device = LateDevice(monkeypatch)
+    model = nn.Sequential(nn.Linear(3, 2), nn.LayerNorm(2))
 
     def run():
         model.zero_grad()
-        F.relu(model(torch.ones(4, 3))).sum().backward()
+        F.relu(model(torch.ones(4, 3).t().contiguous().t()) + 1).sum().backward()
 
-    host, force = both(tmp_path, "mix", run, model, **settings)
+    host, force = both(tmp_path, "mix", run, model, **ELEMENTS[kind])
+    assert device.waits > 0 and not device.queued
     assert json.dumps(host.data) == json.dumps(force.data)
+    files = [{f.name: f.read_bytes() for f in (tmp_path / where).rglob("*.pt")} for where in ("host", "force")]
+    assert files[0] == files[1] and bool(files[0]) == ("tensor" in kind)
+
+
+@pytest.mark.parametrize("kind", ["md5", "tensor"])
+def test_capture_device_checksums_do_not_wait_for_the_device(kind, tmp_path, monkeypatch):
+    """B23: 1,500 tensors, and the device is waited for a few times, not once per tensor."""
+    device = LateDevice(monkeypatch)
+
+    def run():
+        x = torch.ones(3)
+        for _ in range(300):
+            x = torch.relu(x + 1)
+        assert device.waits <= 3
+
+    data = record(tmp_path, "L1", run, device_statistics="force", **ELEMENTS[kind]).data
+    assert len(data) == 600 and device.waits <= 4
+    leaf = data["Torch.relu.299.forward"]["output"][0]
+    assert leaf["Max"] == 301 and (leaf["md5"] if kind == "md5" else leaf["data_name"])
+    if kind == "md5":
+        expected = zlib.crc32(torch.full((3,), 301.0).numpy().tobytes())
+        assert leaf["md5"] == f"{expected:08x}"
+
+
+def test_capture_device_later_writes_do_not_reach_a_queued_checksum(tmp_path, monkeypatch):
+    LateDevice(monkeypatch)
+
+    def run():
+        x = torch.ones(4)
+        torch.relu(x)
+        x.data.add_(5)
+
+    data = record(tmp_path, "L1", run, device_statistics="force", **ELEMENTS["md5"]).data
+    leaf = data["Torch.relu.0.forward"]["input_args"][0]
+    assert leaf["md5"] == f"{zlib.crc32(torch.ones(4).numpy().tobytes()):08x}" and leaf["Max"] == 1
+
+
+@pytest.mark.slow
+def test_capture_device_copies_that_wait_are_bounded(tmp_path, monkeypatch):
+    """256 MiB of copies are fetched, also while an outer module is still being described."""
+    device = LateDevice(monkeypatch)
+
+    class Net(nn.Module):
+        def forward(self, x):
+            for _ in range(3):
+                x = torch.relu(x)
+            assert device.waits >= 1
+            return x
+
+    model = nn.Sequential(Net())
+    x = torch.ones(24 << 20)
+    data = record(tmp_path, "mix", lambda: model(x), model, device_statistics="force", **ELEMENTS["md5"]).data
+    checksums = {e["output"][0]["md5"] for e in data.values()}
+    assert checksums == {f"{zlib.crc32(x.numpy().tobytes()):08x}"}
 
 
 def test_capture_device_backward_after_stop_is_kept(tmp_path):
@@ -185,10 +263,11 @@ def test_capture_device_backward_after_stop_is_kept(tmp_path):
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
-def test_capture_device_cuda_does_not_synchronise_in_a_call(tmp_path):
+@pytest.mark.parametrize("kind", ["statistics", *ELEMENTS])
+def test_capture_device_cuda_does_not_synchronise_in_a_call(kind, tmp_path):
     model = nn.Sequential(nn.Linear(8, 8), nn.ReLU()).cuda()
     x = torch.ones(4, 8, device="cuda")
-    with debugger(tmp_path, "mix") as tool:
+    with debugger(tmp_path, "mix", **ELEMENTS.get(kind, {})) as tool:
         tool.start(model)
         torch.cuda.set_sync_debug_mode("error")
         try:
@@ -198,4 +277,6 @@ def test_capture_device_cuda_does_not_synchronise_in_a_call(tmp_path):
         tool.stop()
         tool.step()
     leaf = read_step(tmp_path).data["Functional.linear.0.forward"]["input_args"][0]
-    assert (leaf["Max"], leaf["Mean"]) == (1, 1)
+    assert (leaf.get("Max", 1), leaf.get("Mean", 1)) == (1, 1)
+    if kind == "md5":
+        assert leaf["md5"] == f"{zlib.crc32(torch.ones(4, 8).numpy().tobytes()):08x}"

@@ -303,3 +303,18 @@ def test_capture_reuse_measures_again_after_a_write(tmp_path):
     data = record(tmp_path, "L1", run, reuse="version").data
     assert data["Torch.sigmoid.0.forward"]["input_args"][0]["Max"] == 2
     assert data["Torch.tanh.0.forward"]["input_args"][0]["Max"] == 7
+
+
+def test_capture_full_evidence_of_fake_tensors_fails_nowhere(tmp_path):
+    """A mode of the user does not see how states of generators are read and compared."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    def run():
+        with FakeTensorMode():
+            model = nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3))
+            F.dropout(torch.relu(model(torch.ones(2, 3))) + torch.rand(3), 0.5).sum().backward()
+
+    dump = record(tmp_path, "L1", run, evidence="full")
+    assert dump.header["msprobe"]["counts"]["failed"] == 0
+    assert "Functional.dropout.0.forward" in dump.data
+    assert all("hash64" not in leaf for e in dump.data.values() for leaf in e.get("output", []) if leaf)

@@ -1,8 +1,11 @@
-"""Statistics of accelerator tensors by reductions on the device: queued when described, fetched in batches.
+"""What is asked of a device: reductions, and copies to the host. Queued when a tensor is described, fetched in batches.
 
 The results of one tensor are a float64 vector `[max, min, sum, norm, nan, inf, finite max, finite min]`, or for
 integers and bool an int64 vector `[max, min]` and a float64 vector `[sum, norm]`. Max and Min are exact, Mean and Norm
 come from float64 sums: they agree with those of host memory to a relative 1e-12 (1e-6 on devices without float64).
+
+Copies serve what needs the bytes: checksums, hashes, sketches, files. They go to page-locked memory, so that the host
+does not wait for them; one synchronisation of the device per batch makes them readable.
 """
 
 from __future__ import annotations
@@ -11,6 +14,8 @@ import math
 from typing import Any
 
 import torch
+
+from msprobe.pytorch import _leaf
 
 _FLOAT8 = {getattr(torch, n) for n in dir(torch) if n.startswith("float8_")}
 _INTEGERS = {torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.bool}
@@ -58,7 +63,18 @@ def _reduce(tensor: torch.Tensor) -> Results | None:
     return None
 
 
-def reduce(tensor: torch.Tensor) -> tuple[str, tuple[int, ...], bool, Results] | None:
+# Devices on which something was queued since the last fetch.
+_pending: set[torch.device] = set()
+
+# (dtype, shape, requires_grad, bytes of host memory, results or host memory)
+Asked = tuple[str, tuple[int, ...], bool, int, Any]
+
+
+def _answer(tensor: torch.Tensor, size: int, asked: Any) -> Asked:
+    return str(tensor.dtype), tuple(int(n) for n in tensor.shape), bool(tensor.requires_grad), size, asked
+
+
+def reduce(tensor: torch.Tensor) -> Asked | None:
     """Queue the reductions of a tensor; None: it is of a kind that has none."""
     from torch.utils._python_dispatch import _disable_current_modes
 
@@ -68,7 +84,45 @@ def reduce(tensor: torch.Tensor) -> tuple[str, tuple[int, ...], bool, Results] |
         results = _reduce(tensor)
         if results is None:
             return None
-        return str(tensor.dtype), tuple(int(n) for n in tensor.shape), bool(tensor.requires_grad), results
+        _pending.add(tensor.device)
+        return _answer(tensor, 0, results)
+
+
+def _host_memory(x: torch.Tensor) -> torch.Tensor:
+    if x.device.type != "cpu":
+        try:
+            return torch.empty(x.shape, dtype=x.dtype, device="cpu", pin_memory=True)
+        except RuntimeError:
+            pass  # nothing to lock pages with: the copy waits for the device then
+    return torch.empty(x.shape, dtype=x.dtype, device="cpu")
+
+
+def _start_copy(host: torch.Tensor, x: torch.Tensor) -> None:
+    host.copy_(x, non_blocking=True)
+
+
+def copy(tensor: torch.Tensor) -> Asked | None:
+    """Queue a copy of a tensor's elements to the host, row by row; None: it is of a kind that has no plain ones."""
+    from torch.utils._python_dispatch import _disable_current_modes
+
+    with torch._C.DisableTorchFunction(), torch.no_grad(), _disable_current_modes():
+        if torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+            return None
+        x = tensor.detach()
+        if x.layout != torch.strided or x.is_quantized or x.numel() == 0 or x.device.type == "meta":
+            return None
+        if x.untyped_storage().size() == 0:
+            return None
+        _pending.add(x.device)
+        host = _host_memory(x)
+        _start_copy(host, x.resolve_conj().resolve_neg())
+        return _answer(tensor, host.numel() * host.element_size(), host)
+
+
+def _synchronise(device: torch.device) -> None:
+    """Wait until everything that was queued on the device, on whatever stream, is done."""
+    if device.type != "cpu":
+        getattr(torch, device.type).synchronize(device)
 
 
 def _fetched(vectors: list[torch.Tensor]) -> list[list[Any]]:
@@ -98,12 +152,27 @@ def _statistics(results: Results, floats: list[float], integers: list[int]) -> t
     return high, low, total / count, abs(high) if rank_zero else norm, int(nan), int(inf), *finite
 
 
-def fetch(batch: list[Results]) -> list[tuple[Any, ...]]:
-    """The statistics of all tensors of a batch; None for what there is not."""
+def _memory(host: torch.Tensor) -> Any:
+    if _leaf.has_exchange:
+        return host
+    return (host.data_ptr(), tuple(host.shape), tuple(host.stride()), str(host.dtype), host)
+
+
+def fetch(batch: list[Results | torch.Tensor]) -> list[tuple[Any, ...] | torch.Tensor]:
+    """What was asked for, once it is there: the statistics of a tensor, None for what there is not, or host memory."""
     from torch.utils._python_dispatch import _disable_current_modes
 
     with torch._C.DisableTorchFunction(), torch.no_grad(), _disable_current_modes():
-        vectors = [r[3] for r in batch] + [r[4] for r in batch if r[4] is not None]
+        for device in _pending.copy():
+            _synchronise(device)
+        _pending.clear()
+        reduced = [r for r in batch if isinstance(r, tuple)]
+        vectors = [r[3] for r in reduced] + [r[4] for r in reduced if r[4] is not None]
         rows = _fetched(vectors)
-        integers = iter(rows[len(batch) :])
-        return [_statistics(r, rows[i], next(integers) if r[4] is not None else []) for i, r in enumerate(batch)]
+        floats, integers = iter(rows[: len(reduced)]), iter(rows[len(reduced) :])
+        return [
+            _statistics(r, next(floats), next(integers) if r[4] is not None else [])
+            if isinstance(r, tuple)
+            else _memory(r)
+            for r in batch
+        ]

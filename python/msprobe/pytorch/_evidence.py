@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.utils._python_dispatch import _disable_current_modes
 
 from msprobe._core import Collector, capture
 
@@ -52,13 +53,17 @@ def _generators(kwargs: dict[str, Any] | None) -> list[tuple[str, Callable[[], t
 
 
 def random_state(kwargs: dict[str, Any] | None) -> States:
-    """The states of the default generators, and of one given by keyword, before a call."""
-    return [(name, read, read()) for name, read in _generators(kwargs)]
+    """The states of the default generators, and of one given by keyword, before a call.
+
+    Modes of the user, such as that of fake tensors, are not to see how they are read and compared.
+    """
+    with _disable_current_modes():
+        return [(name, read, read()) for name, read in _generators(kwargs)]
 
 
 def random_text(before: States) -> str | None:
     """JSON of `{generator: state in base64}` for those that the call has moved on; None: it drew no number."""
-    with torch._C.DisableTorchFunction():
+    with torch._C.DisableTorchFunction(), _disable_current_modes():
         moved = {
             name: base64.b64encode(bytes(state.tolist())).decode()
             for name, read, state in before

@@ -196,6 +196,7 @@ def _initialise() -> None:
             "getline": linecache.getline,
             "every_entry": _every_entry,
             "reduce": _device.reduce,
+            "copy": _device.copy,
             "fetch": _device.fetch,
             "any_autocast": _evidence.any_autocast,
             "autocast_text": _evidence.autocast_text,
