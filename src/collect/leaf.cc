@@ -6,7 +6,6 @@
 #include <iterator>
 
 #include "json/json.h"
-#include "kernels/checksum.h"
 #include "metrics/tensor_stats.h"
 
 namespace msprobe::collect {
@@ -121,38 +120,31 @@ Measured::Measured(const TensorView* view, std::span<const int64_t> shape, const
     : view_(view), style_(style) {
   if (known != nullptr) statistics_ = *known;
   if (view == nullptr) return;
-  const bool summed = style.statistics &&
-                      (style.summary == SummaryMode::kMd5 || style.summary == SummaryMode::kHash64);
+  metrics::WantedSums wanted;
+  wanted.crc32 = style.statistics && style.summary == SummaryMode::kMd5;
+  wanted.hash64 = style.hash || (style.statistics && style.summary == SummaryMode::kHash64);
   // Of a tensor that shows another shape than its memory has (sparse: the stored values) a sketch
   // could not be read back.
-  const bool sketched = style.sketch && NumElements(shape) == view->num_elements();
+  if (style.sketch && NumElements(shape) == view->num_elements()) wanted.sketch = style.sketch;
   const bool with_statistics = known == nullptr && !xor_mode();
-  if (summed || style.hash || sketched) {
-    Read(*view, sketched, with_statistics);
+  if (wanted.any()) {
+    Read(wanted, with_statistics);
   } else if (with_statistics) {
     statistics_ = metrics::StatsOf(*view);
   }
 }
 
-void Measured::Read(const TensorView& view, bool sketched, bool with_statistics) {
-  const bool crc = style_.statistics && style_.summary == SummaryMode::kMd5;
-  const bool hash = style_.hash || (style_.statistics && style_.summary == SummaryMode::kHash64);
-  const size_t item = ItemSize(view.dtype);
-  uint64_t at = 0;
-  std::optional<metrics::SketchSums> sketch;
-  if (sketched) sketch.emplace(view.dtype, *style_.sketch);
-  const auto piece = [&](const std::byte* data, size_t n) {
-    if (crc) crc_ = kernels::Crc32(crc_, data, n * item);
-    if (hash) hash_ += kernels::Hash64(data, n, item, at);
-    if (sketch) sketch->Add(data, n, at);
-    at += n;
-  };
+void Measured::Read(const metrics::WantedSums& wanted, bool with_statistics) {
+  metrics::ElementSums sums(view_->dtype, wanted);
+  const auto add = [&](const std::byte* data, size_t n) { sums.Add(data, n); };
   if (with_statistics) {
-    statistics_ = metrics::StatsOf(view, piece);
+    statistics_ = metrics::StatsOf(*view_, add);
   } else {
-    metrics::ForEachPiece(view, piece);
+    metrics::ForEachPiece(*view_, add);
   }
-  if (sketch) sketch_ = std::move(*sketch).Finish(view.num_elements(), view.num_elements());
+  crc_ = sums.crc32();
+  hash_ = sums.hash64();
+  sketch_ = sums.TakeSketch();
 }
 
 void Measured::AppendFirst(std::string& out) const {

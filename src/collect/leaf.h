@@ -10,7 +10,7 @@
 
 #include "collect/collector.h"
 #include "config/collect_config.h"
-#include "metrics/sketch.h"
+#include "metrics/element_sums.h"
 #include "metrics/tensor_stats.h"
 #include "tensor/view.h"
 
@@ -49,7 +49,7 @@ class Measured {
   NonFinite non_finite() const;
 
  private:
-  void Read(const TensorView& view, bool sketched, bool with_statistics);
+  void Read(const metrics::WantedSums& wanted, bool with_statistics);
   bool xor_mode() const { return style_.statistics && style_.summary == config::SummaryMode::kXor; }
 
   const TensorView* view_;
