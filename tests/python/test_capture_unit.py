@@ -148,9 +148,10 @@ def test_capture_stop_names_modules_that_were_never_called(tmp_path, capsys):
             super().__init__()
             self.used, self.unused = nn.Linear(2, 2), nn.Linear(2, 2)
             self.direct = nn.ModuleList([nn.Linear(2, 2)])
+            self.attention = nn.MultiheadAttention(2, 1)  # never calls its out_proj, and cannot
 
         def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return self.direct[0].forward(self.used(x))
+            return self.attention(*[self.direct[0].forward(self.used(x))] * 3)[0]
 
     model = Odd()
     with debugger(tmp_path, "L0") as tool:

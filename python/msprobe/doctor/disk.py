@@ -105,6 +105,10 @@ def number_of_steps(config: dict[str, Any], given: int) -> int | None:
     return len(steps) or None
 
 
+def _many(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+
+
 def look_at_size(findings: Findings, step: Size, free: int, steps: int | None, ranks: int) -> None:
     """Compare the expected size with what is free."""
     files = f", {step.tensors} tensor files" if step.tensors else ""
@@ -112,11 +116,12 @@ def look_at_size(findings: Findings, step: Size, free: int, steps: int | None, r
     room = free // max(1, step.total * ranks)
     if steps is None:
         state = "warning" if step.tensors or room < 10000 else "note"
-        text = f'every step is recorded ("step" is empty), and there is room for about {room} steps of {ranks} ranks'
+        text = 'every step is recorded ("step" is empty), and '
+        text += f"there is room for about {room} steps of {_many(ranks, 'rank')}"
         findings.add(_AREA, state, text, ['give "step": [0] to record one'] if state == "warning" else [])
         return
     need = step.total * steps * ranks
-    text = f"{steps} steps of {ranks} ranks: about {size(need)} of {size(free)} that are free"
+    text = f"{_many(steps, 'step')} of {_many(ranks, 'rank')}: about {size(need)} of {size(free)} that are free"
     state = "problem" if need > free else "warning" if need > free // 2 else "ok"
     more = [f"there is room for about {room} steps"] if state != "ok" else []
     findings.add(_AREA, state, text, more)

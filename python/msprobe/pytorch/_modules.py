@@ -214,9 +214,10 @@ class ModuleHooks:
             return
         names = []
         for module, number in self._numbers.values():
-            # A list of modules is not called.
+            # A list of modules is not called; nor is the last layer of nn.MultiheadAttention (its weights are used).
             runs = _is_script(module) or type(module).forward is not nn.Module.forward
-            if runs and number not in self._said and not capture.was_entered(number):
+            handed_on = isinstance(module, nn.modules.linear.NonDynamicallyQuantizableLinear)
+            if runs and not handed_on and number not in self._said and not capture.was_entered(number):
                 self._said.add(number)
                 names.append(self._paths[number])
         if not names:
