@@ -9,19 +9,30 @@
 
 namespace msprobe::bindings {
 
-Result<std::string> ReplayCalls(const std::string& jobs) {
+namespace {
+
+// The last line of a Python error: its type and message.
+std::string LastLine(const char* what) {
+  const std::string text = what;
+  const size_t end = text.rfind('\n');
+  return text.substr(end == std::string::npos ? 0 : end + 1);
+}
+
+}  // namespace
+
+Result<std::string> ReplayCalls(const std::string& jobs, const CancelToken& cancel) {
   namespace nb = nanobind;
   const nb::gil_scoped_acquire acquire;
   try {
+    const nb::object stop = nb::cpp_function([&cancel] { return cancel.cancelled(); });
     return nb::cast<std::string>(
-        nb::module_::import_("msprobe.precheck.culprit").attr("scores")(jobs));
+        nb::module_::import_("msprobe.precheck.culprit").attr("scores")(jobs, stop));
   } catch (const nb::python_error& e) {
-    const std::string text = e.what();
-    const size_t end = text.rfind('\n');
-    const bool missing = e.matches(PyExc_ImportError);
-    return Error(ErrorCode::kUnsupported,
-                 missing ? "PyTorch cannot be imported"
-                         : text.substr(end == std::string::npos ? 0 : end + 1));
+    if (cancel.cancelled()) return Error(ErrorCode::kCancelled, "interrupted");
+    const std::string text = LastLine(e.what());
+    if (!e.matches(PyExc_ImportError)) return Error(ErrorCode::kUnsupported, text);
+    return Error(ErrorCode::kUnsupported, "replays need PyTorch, which cannot be imported here (" +
+                                              text + "); install it with: pip install torch");
   }
 }
 

@@ -18,6 +18,8 @@
 #include "app/compare_summary.h"
 #include "app/compare_table.h"
 #include "app/compare_text.h"
+#include "app/culprit_app.h"
+#include "bindings/culprit_result.h"
 #include "bindings/errors.h"
 #include "bindings/module.h"
 #include "bindings/user_metrics.h"
@@ -46,12 +48,13 @@ class PythonLog final : public LogSink {
 };
 
 // Runs `use_case` beside this thread, so that Python sees Ctrl-C at once; the first interrupt
-// cancels.
+// cancels. Replays run in this interpreter: its threads take turns.
 template <class Run>
 Result<Run> RunInterruptible(Result<Run> (*use_case)(const app::CompareOptions&, LogSink&,
                                                      ProgressSink&, const CancelToken*),
-                             const app::CompareOptions& options, LogSink& log) {
+                             app::CompareOptions options, LogSink& log) {
   CancelToken cancel;
+  options.replay = [&cancel](const std::string& jobs) { return ReplayCalls(jobs, cancel); };
   std::optional<Result<Run>> out;
   bool interrupted = false;
   {
@@ -102,15 +105,38 @@ nb::object CellObject(const report::Cell& cell) {
   return nb::none();
 }
 
+struct PyRun {
+  std::shared_ptr<const app::CompareRun> shared;
+  app::CompareOptions options;
+  const app::CompareRun& run() const { return *shared; }
+};
+
+// Keeps the run alive that it is a part of.
 struct PyRank {
-  app::RankOutcome outcome;
+  std::shared_ptr<const app::CompareRun> run;
+  const app::RankOutcome& outcome;
   compare::Face face;
 };
 
-struct PyRun {
-  app::CompareRun run;
-  app::CompareOptions options;
-};
+std::optional<PyCulprit> CulpritOf(const std::shared_ptr<const culprit::Report>& report) {
+  if (!report || report->findings.empty()) return std::nullopt;
+  return PyCulprit{report, 0};
+}
+
+std::optional<PySearch> SearchOf(const std::shared_ptr<const culprit::Report>& report) {
+  if (!report) return std::nullopt;
+  return PySearch{report};
+}
+
+// What stands for the whole run.
+std::shared_ptr<const culprit::Report> ReportOf(const PyRun& r) {
+  return {r.shared, app::CulpritOf(r.run())};
+}
+
+constexpr const char* kCulpritDoc =
+    "The operator at fault; None: nothing was found, or culprit_search says why.";
+constexpr const char* kSearchDoc =
+    "All that the search for the operator at fault says; None: it was not made.";
 
 nb::object FirstBadDict(const app::RankOutcome& r) {
   if (!r.first_bad) return nb::none();
@@ -121,6 +147,10 @@ nb::object FirstBadDict(const app::RankOutcome& r) {
   out["row"] = r.first_bad->row;
   out["row_index"] = r.first_bad->row_index;
   out["reason"] = r.first_bad->reason;
+  if (r.culprit && !r.culprit->findings.empty()) {
+    const std::string_view kind = culprit::KindName(r.culprit->findings.front().kind);
+    out["kind"] = nb::str(kind.data(), kind.size());
+  }
   return out;
 }
 
@@ -264,6 +294,10 @@ void BindRank(nb::module_& m) {
           "first_bad", [](const PyRank& r) { return FirstBadDict(r.outcome); },
           nb::sig("def first_bad(self, /) -> dict | None"))
       .def_prop_ro(
+          "culprit", [](const PyRank& r) { return CulpritOf(r.outcome.culprit); }, kCulpritDoc)
+      .def_prop_ro(
+          "culprit_search", [](const PyRank& r) { return SearchOf(r.outcome.culprit); }, kSearchDoc)
+      .def_prop_ro(
           "reports", [](const PyRank& r) { return r.outcome.reports; },
           "Paths of the csv or xlsx files.")
       .def_prop_ro(
@@ -289,30 +323,34 @@ void BindRank(nb::module_& m) {
 void BindRun(nb::module_& m) {
   nb::class_<PyRun>(m, "CompareResult", "What a comparison found and where it wrote.")
       .def_prop_ro(
-          "counts", [](const PyRun& r) { return CountsDict(r.run.counts); },
+          "counts", [](const PyRun& r) { return CountsDict(r.run().counts); },
           "Rows per verdict, over all ranks.")
       .def_prop_ro(
           "first_bad",
           [](const PyRun& r) -> nb::object {
-            if (!r.run.first_bad_rank) return nb::none();
-            return FirstBadDict(r.run.ranks[*r.run.first_bad_rank]);
+            if (!r.run().first_bad_rank) return nb::none();
+            return FirstBadDict(r.run().ranks[*r.run().first_bad_rank]);
           },
           nb::sig("def first_bad(self, /) -> dict | None"),
-          "The first entry with a wrong output, or None.")
+          "The culprit, else the first entry with a wrong output, or None.")
+      .def_prop_ro(
+          "culprit", [](const PyRun& r) { return CulpritOf(ReportOf(r)); }, kCulpritDoc)
+      .def_prop_ro(
+          "culprit_search", [](const PyRun& r) { return SearchOf(ReportOf(r)); }, kSearchDoc)
       .def_prop_ro("ranks",
                    [](const PyRun& r) {
                      std::vector<PyRank> out;
-                     for (const app::RankOutcome& o : r.run.ranks)
-                       out.push_back({o, r.options.face});
+                     for (const app::RankOutcome& o : r.run().ranks)
+                       out.push_back({r.shared, o, r.options.face});
                      return out;
                    })
-      .def_prop_ro("summary_path", [](const PyRun& r) { return r.run.summary_path; })
+      .def_prop_ro("summary_path", [](const PyRun& r) { return r.run().summary_path; })
       .def_prop_ro(
-          "partial", [](const PyRun& r) { return r.run.partial; },
+          "partial", [](const PyRun& r) { return r.run().partial; },
           "Some rank failed or is missing.")
-      .def_prop_ro("messages", [](const PyRun& r) { return r.run.messages; })
-      .def_prop_ro("seconds", [](const PyRun& r) { return r.run.seconds; })
-      .def("__str__", [](const PyRun& r) { return app::AnswerText(r.options, r.run); });
+      .def_prop_ro("messages", [](const PyRun& r) { return r.run().messages; })
+      .def_prop_ro("seconds", [](const PyRun& r) { return r.run().seconds; })
+      .def("__str__", [](const PyRun& r) { return app::AnswerText(r.options, r.run()); });
 }
 
 config::NameMap ReadMapping(const std::string& path) {
@@ -325,7 +363,7 @@ PyRun CompareDumps(const app::CompareOptions& options) {
   PythonLog log;
   Result<app::CompareRun> run = RunInterruptible(&app::Compare, options, log);
   if (!run.ok()) RaiseError(run.error(), "CompareError");
-  return {std::move(run).value(), options};
+  return {std::make_shared<const app::CompareRun>(std::move(run).value()), options};
 }
 
 std::string RulesOf(const app::CompareOptions& options) {
@@ -404,6 +442,17 @@ void SetLayerMapping(app::CompareOptions& options, const std::string& path) {
   options.layer_mapping = std::move(map).value();
 }
 
+std::optional<bool> Wanted(const app::CompareOptions& o) {
+  if (o.culprit == app::CulpritChoice::kAuto) return std::nullopt;
+  return o.culprit == app::CulpritChoice::kOn;
+}
+
+void SetWanted(app::CompareOptions& o, std::optional<bool> wanted) {
+  o.culprit = !wanted   ? app::CulpritChoice::kAuto
+              : *wanted ? app::CulpritChoice::kOn
+                        : app::CulpritChoice::kOff;
+}
+
 void BindOptions(nb::module_& m) {
   using O = app::CompareOptions;
   nb::class_<O>(
@@ -466,6 +515,9 @@ void BindOptions(nb::module_& m) {
                                              : app::Backend::kNone;
           },
           "Training against inference: fsdp or megatron; empty: no.")
+      .def_prop_rw("culprit", &Wanted, &SetWanted, nb::arg().none(),
+                   "Search the operator at fault; None: when old_face is false and the dumps tell.")
+      .def_rw("loss_impact", &O::loss_impact, "Effects of all introduced errors on the loss.")
       .def_rw("keep_rows", &O::keep_rows, "Keep all cells for RankResult.rows().");
 }
 
@@ -473,6 +525,7 @@ void BindOptions(nb::module_& m) {
 
 void RegisterCompare(nb::module_& m) {
   BindOptions(m);
+  BindCulpritResult(m);
   BindRank(m);
   BindRun(m);
   BindAnalysis(m);

@@ -6,6 +6,7 @@
 
 #include <string>
 
+#include "base/log.h"
 #include "base/result.h"
 
 namespace msprobe::bindings {
@@ -17,7 +18,11 @@ void RegisterCulprit(nanobind::module_& m);
 void RegisterMetrics(nanobind::module_& m);
 void RegisterPrecheck(nanobind::module_& m);
 
-// Replays for the search of the culprit (msprobe.precheck.culprit). Takes the GIL, no exceptions.
-Result<std::string> ReplayCalls(const std::string& jobs);
+// Replays for the search of the culprit (msprobe.precheck.culprit), in this interpreter. Takes the
+// GIL, no exceptions. kCancelled: `cancel` was set, which is asked after each call.
+Result<std::string> ReplayCalls(const std::string& jobs, const CancelToken& cancel);
+
+// Culprit and CulpritSearch, the parts of a CompareResult.
+void BindCulpritResult(nanobind::module_& m);
 
 }  // namespace msprobe::bindings

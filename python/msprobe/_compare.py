@@ -21,6 +21,8 @@ _FLAGS = (
     "keep_rows",
     "resume",
     "consistent_check",
+    "culprit",
+    "loss_impact",
 )
 _KNOWN = frozenset(
     (
@@ -56,11 +58,14 @@ def compare(
             `api_mapping` (a target of MindSpore: path of a YAML file of its functions, or True: those of like names
             meet), `layer_mapping` (pair by place in the module tree: path of a YAML file of renamed children, or True),
             `metrics` (folder of files `alg_<name>.py`, or a list of names and functions of two NumPy arrays),
+            `culprit=False` (search the operator at fault, docs/culprit.md; calls are replayed in this process where
+            PyTorch is there), `loss_impact=False` (effects of all introduced errors on the loss),
             `consistent_check=False` with `backend="fsdp"` or `"megatron"`, `rules="default"` (or `"base"`,
             `"upstream"`, the path of a YAML file; docs/compare.md).
 
     Returns:
         Counts per verdict, the first bad entry and the paths of everything written; rows with `keep_rows=True`. With
+        `culprit=True` its `culprit` (kind, entries, figures, source line, sentence) and `culprit_search`. With
         `first_diff_analyze=True` a `DifferenceResult` instead: the entries that differ first.
 
     Raises:
@@ -197,6 +202,8 @@ def _options(paths: tuple[_Path, _Path, _Path], kwargs: dict[str, Any], *, row_l
         options.rules = _path(kwargs["rules"], "rules")
     options.workers = _count(kwargs.get("workers", 0), "workers")
     options.keep_rows = kwargs.get("keep_rows", False)
+    options.culprit = kwargs.get("culprit")
+    options.loss_impact = kwargs.get("loss_impact", False)
     if kwargs.get("metrics") is not None:
         for other in ("first_diff_analyze", "consistent_check"):
             if kwargs.get(other):

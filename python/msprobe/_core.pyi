@@ -266,11 +266,180 @@ class CompareOptions:
     def backend(self, arg: str, /) -> None: ...
 
     @property
+    def culprit(self) -> bool | None:
+        """
+        Search the operator at fault; None: when old_face is false and the dumps tell.
+        """
+
+    @culprit.setter
+    def culprit(self, arg: bool | None, /) -> None: ...
+
+    @property
+    def loss_impact(self) -> bool:
+        """Effects of all introduced errors on the loss."""
+
+    @loss_impact.setter
+    def loss_impact(self, arg: bool, /) -> None: ...
+
+    @property
     def keep_rows(self) -> bool:
         """Keep all cells for RankResult.rows()."""
 
     @keep_rows.setter
     def keep_rows(self, arg: bool, /) -> None: ...
+
+class Culprit:
+    """
+    One finding of the search for the operator at fault (docs/culprit.md); figures that its rule does not have are None.
+    """
+
+    @property
+    def kind(self) -> str:
+        """
+        argument, structure, introduced, accumulate, state, glue, wired or output.
+        """
+
+    @property
+    def entry(self) -> str | None:
+        """Of the target; None: the golden run has a call more at the end."""
+
+    @property
+    def golden_entry(self) -> str | None:
+        """Of the golden run; None: it makes no such call."""
+
+    @property
+    def leaf(self) -> str | None:
+        """Which tensor of the entry, as "output.0"; None: the call itself."""
+
+    @property
+    def rule(self) -> int:
+        """Number of the rule in docs/culprit.md."""
+
+    @property
+    def code(self) -> str | None:
+        """
+        Where the call stands, as file:line; None: no stack was recorded.
+        """
+
+    @property
+    def sentence(self) -> str:
+        """What is wrong, in words."""
+
+    @property
+    def count(self) -> int:
+        """How often the same API shows the same."""
+
+    @property
+    def consequences(self) -> int:
+        """How many entries deviate because of the first finding."""
+
+    @property
+    def numbers(self, /) -> dict[str, float]:
+        """All figures, as in the summary."""
+
+    @property
+    def score(self) -> float | None:
+        """
+        Largest error of an element, in errors that rounding explains. Only replays have one.
+        """
+
+    @property
+    def golden_score(self) -> float | None:
+        """The same on the golden side."""
+
+    @property
+    def p_value(self) -> float | None:
+        """
+        How likely a right call has such a score; a rank on devices that were not calibrated.
+        """
+
+    @property
+    def introduced(self) -> float | None:
+        """Error that the call makes, relative to its result."""
+
+    @property
+    def inherited(self) -> float | None:
+        """Error that came in, relative to its result."""
+
+    @property
+    def amplification(self) -> float | None:
+        """How much the call enlarges what comes in."""
+
+    @property
+    def deviation(self) -> float | None:
+        """Distance to the golden run, relative. No replays."""
+
+    @property
+    def limit(self) -> float | None:
+        """What the score or the deviation is measured against."""
+
+    @property
+    def loss_impact(self) -> float | None:
+        """Effect of its error on the loss."""
+
+    def __str__(self) -> str: ...
+
+    def __repr__(self) -> str: ...
+
+class CulpritSearch:
+    """What the search for the operator at fault says of two dumps."""
+
+    @property
+    def verdict(self) -> str:
+        """found, none or not_judged."""
+
+    @property
+    def reason(self) -> str | None:
+        """Why not_judged."""
+
+    @property
+    def mode(self) -> str:
+        """What was judged by: tensor, sketch or statistics."""
+
+    @property
+    def findings(self) -> list[Culprit]:
+        """In order of execution; the first is the culprit."""
+
+    @property
+    def consequences(self) -> int:
+        """Number of followers."""
+
+    @property
+    def followers(self) -> list[str]:
+        """Entries of the target that deviate because of a finding before them."""
+
+    @property
+    def judged(self) -> int: ...
+
+    @property
+    def replayed(self) -> int:
+        """Entries that were computed again in float64."""
+
+    @property
+    def not_replayed(self) -> dict[str, int]:
+        """Entries that could not be, by reason."""
+
+    @property
+    def discoveries(self) -> int:
+        """Replayed entries that are wrong at level q (Benjamini & Hochberg)."""
+
+    @property
+    def q(self) -> float: ...
+
+    @property
+    def calibrated(self) -> str:
+        """Where the constants come from."""
+
+    @property
+    def loss_impact(self, /) -> dict[str, float] | None:
+        """
+        sum of all effects, recorded difference, unexplained rest; None: not asked for, or the loss is unknown.
+        """
+
+    @property
+    def notes(self) -> list[str]: ...
+
+    def __repr__(self) -> str: ...
 
 class RankResult:
     """What became of one pair of ranks."""
@@ -302,6 +471,18 @@ class RankResult:
 
     @property
     def first_bad(self, /) -> dict[str, Any] | None: ...
+
+    @property
+    def culprit(self) -> Culprit | None:
+        """
+        The operator at fault; None: nothing was found, or culprit_search says why.
+        """
+
+    @property
+    def culprit_search(self) -> CulpritSearch | None:
+        """
+        All that the search for the operator at fault says; None: it was not made.
+        """
 
     @property
     def reports(self) -> list[str]:
@@ -337,7 +518,19 @@ class CompareResult:
 
     @property
     def first_bad(self, /) -> dict[str, Any] | None:
-        """The first entry with a wrong output, or None."""
+        """The culprit, else the first entry with a wrong output, or None."""
+
+    @property
+    def culprit(self) -> Culprit | None:
+        """
+        The operator at fault; None: nothing was found, or culprit_search says why.
+        """
+
+    @property
+    def culprit_search(self) -> CulpritSearch | None:
+        """
+        All that the search for the operator at fault says; None: it was not made.
+        """
 
     @property
     def ranks(self) -> list[RankResult]: ...

@@ -134,7 +134,8 @@ std::string AdvisorText(const AdvisorFinding& finding, const AdvisorContext& con
   out += "\nSpreadsheet Row: ";
   // After the header, counted from 1.
   out += finding.line ? std::to_string(*finding.line + 2) : "NA";
-  out += "\nFirst Bad Entry: ";
+  out += context.culprit_kind.empty() ? "\nFirst Bad Entry: "
+                                      : fmt::format("\nCulprit ({}): ", context.culprit_kind);
   out +=
       context.first_bad == nullptr
           ? "none"

@@ -41,6 +41,7 @@ AdvisorFinding Advise(const compare::Comparison& comparison);
 struct AdvisorContext {
   std::string target_json, golden_json;
   const compare::FirstBad* first_bad = nullptr;  // null: none
+  std::string_view culprit_kind;                 // set: first_bad is the culprit, of this kind
   std::vector<NotCompared> not_compared;
 };
 

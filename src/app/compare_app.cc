@@ -145,18 +145,20 @@ void LogRows(const Comparison& comparison, CompareTable& table, LogSink& log) {
   }
 }
 
-Status WriteAdvice(const Comparison& comparison, const RankOutcome& rank, LogSink& log) {
-  const AdvisorFinding finding = Advise(comparison);
-  AdvisorContext context = {rank.job.target_json, rank.job.golden_json, nullptr, rank.not_compared};
-  if (comparison.first_bad) context.first_bad = &*comparison.first_bad;
-  const std::string text = AdvisorText(finding, context);
-  const std::string& path = rank.advice_path;
-  MSPROBE_ASSIGN(AtomicFile file, AtomicFile::Create(path));
+// Again when a culprit was found: it is what the advice is about.
+Status WriteAdvice(const RankOutcome& rank, LogSink& log) {
+  AdvisorContext context = {
+      rank.job.target_json, rank.job.golden_json, nullptr, {}, rank.not_compared};
+  if (rank.first_bad) context.first_bad = &*rank.first_bad;
+  if (rank.culprit && !rank.culprit->findings.empty())
+    context.culprit_kind = culprit::KindName(rank.culprit->findings.front().kind);
+  const std::string text = AdvisorText(*rank.advice, context);
+  MSPROBE_ASSIGN(AtomicFile file, AtomicFile::Create(rank.advice_path));
   MSPROBE_TRY(file.Write(text));
   MSPROBE_TRY(file.Commit());
-  MSPROBE_TRY(FitMode(path, Face::kOld));
-  if (finding.line) {
-    log.Info(fmt::format("advice: spreadsheet row {}: {}", *finding.line + 2, text));
+  MSPROBE_TRY(FitMode(rank.advice_path, Face::kOld));
+  if (rank.advice->line) {
+    log.Info(fmt::format("advice: spreadsheet row {}: {}", *rank.advice->line + 2, text));
   }
   return {};
 }
@@ -226,7 +228,9 @@ Status WriteReports(const CompareOptions& options, const std::string& stamp,
   }
   if (options.face == Face::kOld && options.advisor) {
     out.advice_path = JoinPath(options.output_dir, WithStamp(names.advice, stamp));
-    MSPROBE_TRY(WriteAdvice(comparison, out, log));
+    out.advice = Advise(comparison);
+    out.first_bad = comparison.first_bad;
+    MSPROBE_TRY(WriteAdvice(out, log));
   }
   return {};
 }
@@ -367,6 +371,7 @@ void Add(compare::Counts& to, const compare::Counts& c) {
 // The earliest row counts; ranks run the same program, so the row is the best measure of time they
 // share.
 std::optional<size_t> FirstBadRank(const std::vector<RankOutcome>& ranks) {
+  if (const auto found = FirstFound(ranks)) return found;
   std::optional<size_t> best;
   for (size_t i = 0; i < ranks.size(); ++i) {
     if (!ranks[i].first_bad) continue;
@@ -577,6 +582,10 @@ Result<CompareRun> Compare(const CompareOptions& options, LogSink& outer_log,
   if (AllFailed(run)) return FailureOf(run, options);
   if (shared.json) MSPROBE_TRY(shared.json->Commit());
   FindCulprits(options, run, log, cancel);
+  for (const RankOutcome& r : run.ranks) {
+    const bool found = r.culprit && !r.culprit->findings.empty();
+    if (found && r.advice) MSPROBE_TRY(WriteAdvice(r, NullLog()));
+  }
   SumUp(run);
   run.messages = log.Take();
   run.seconds = MonotonicSeconds() - begin;

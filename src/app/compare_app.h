@@ -87,21 +87,25 @@ struct RankOutcome {
   std::shared_ptr<const UserColumns> user;                // with user_metrics, like comparison
   std::shared_ptr<compare::PieceJournal> journal;         // while the run goes on
   std::shared_ptr<const culprit::Report> culprit;         // null: not searched
-  std::unordered_map<std::string, uint64_t> rows_of_entries;  // first row of each; for the search
+  // For the search, while the run goes on: the first row of each entry; a hash of each row's name.
+  std::unordered_map<std::string, uint64_t> rows_of_entries;
+  std::vector<uint64_t> row_names;
+  std::optional<AdvisorFinding> advice;  // with advice_path
 };
 
 struct CompareRun {
   std::vector<RankOutcome> ranks;  // steps and ranks ascending
   std::vector<MissingPart> missing;
-  compare::Counts counts;  // sums over ranks
-  std::optional<size_t>
-      first_bad_rank;  // index in ranks: the smallest row of the first step that has one
+  compare::Counts counts;                // sums over ranks
+  std::optional<size_t> first_bad_rank;  // index in ranks: of the first step that has one, the
+                                         // smallest row; one with a culprit if there is any
   std::string summary_path;
   std::string html_path;              // "" = none
   std::vector<std::string> messages;  // warnings of the whole run
   int64_t started = 0;                // Unix seconds
   double seconds = 0;
-  bool partial = false;  // some rank failed or is missing: exit status 1
+  bool partial = false;             // some rank failed or is missing: exit status 1
+  bool search_interrupted = false;  // reports are whole; the culprit was not searched to the end
 };
 
 // Compares and writes. A run over folders goes on when one rank fails (partial). Errors: bad paths

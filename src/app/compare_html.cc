@@ -8,6 +8,8 @@
 
 #include "app/compare_html_rows.h"
 #include "app/compare_text.h"
+#include "app/culprit_app.h"
+#include "app/culprit_text.h"
 #include "app/json_rows.h"
 #include "base/time.h"
 
@@ -118,6 +120,16 @@ std::vector<HtmlDetail> Details(const std::vector<Mode>& modes) {
                      .sides = false});
     }
   }
+  const bool only_tensors = modes == std::vector<Mode>{Mode::kTensor};
+  if (!only_tensors) {
+    out.push_back({.title = "By their sketches",
+                   .heads = {"estimate", "± (95 %)"},
+                   .lines = {{"relative distance", {"sketch", "sketch_bar"}},
+                             {"Euclidean distance", {"sketch_distance", "sketch_distance_bar"}},
+                             {"cosine", {"sketch_cosine", "sketch_cosine_bar"}},
+                             {"all bits equal", {"bits", ""}}},
+                   .sides = false});
+  }
   out.insert(out.begin(), Sides(modes));
   return out;
 }
@@ -161,6 +173,8 @@ report::HtmlView ViewOf(const CompareRun& run) {
                   "golden value, or of the norm over the golden norm.";
   }
   v.cause = "cause";
+  v.cause_begins = kBegins;
+  v.cause_follows = kPassedOn;
   v.message = "message";
   v.lines = "stack";
   v.lines_title = "Where it was called";
@@ -176,6 +190,84 @@ report::HtmlView ViewOf(const CompareRun& run) {
   return v;
 }
 
+// As a shell takes it.
+std::string Quoted(const std::string& text) {
+  constexpr std::string_view kPlain =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.,:/@%+=-";
+  if (!text.empty() && text.find_first_not_of(kPlain) == std::string::npos) return text;
+  std::string out = "'";
+  for (const char c : text) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return out + "'";
+}
+
+// What shows the tensors of a finding; the call where it is about no tensor, or one side's only.
+std::string NextCommand(const RankJob& job, const culprit::Finding& f) {
+  if (f.entry.empty() || f.golden_entry.empty() || f.leaf.empty()) {
+    const bool golden = f.entry.empty();
+    return fmt::format("msprobe inspect {} --entry {}",
+                       Quoted(golden ? job.golden_json : job.target_json),
+                       Quoted(golden ? f.golden_entry : f.entry));
+  }
+  std::string out = fmt::format("msprobe diff {} {} --entry {}", Quoted(job.target_json),
+                                Quoted(job.golden_json), Quoted(f.entry + "." + f.leaf));
+  if (f.golden_entry != f.entry) out += " --golden-entry " + Quoted(f.golden_entry + "." + f.leaf);
+  return out;
+}
+
+HtmlNote Consequences(const culprit::Report& report) {
+  constexpr size_t kMost = 1000;
+  HtmlNote out;
+  out.title = CountOf(report.followers.size(), "consequence", "consequences") +
+              ": calls that deviate because of it";
+  const size_t shown = std::min(report.followers.size(), kMost);
+  for (size_t i = 0; i < shown; ++i) out.lines.push_back({report.followers[i], {}});
+  if (shown < report.followers.size()) {
+    out.lines.push_back({fmt::format("and {} more", report.followers.size() - shown), {}});
+  }
+  return out;
+}
+
+HtmlNote FurtherFindings(const culprit::Report& report) {
+  constexpr size_t kMost = 100;
+  HtmlNote out;
+  const size_t further = report.findings.size() - 1;
+  out.title = CountOf(further, "further finding", "further findings");
+  for (size_t i = 1; i <= std::min(further, kMost); ++i) {
+    const culprit::Finding& f = report.findings[i];
+    out.lines.push_back({fmt::format("{}: {}", KindName(f.kind), f.sentence), {}});
+  }
+  if (further > kMost) out.lines.push_back({fmt::format("and {} more", further - kMost), {}});
+  out.open = true;
+  return out;
+}
+
+void AddCulprit(const RankOutcome& rank, const std::string& label, HtmlPage& page) {
+  const culprit::Report& report = *rank.culprit;
+  const culprit::Finding& f = report.findings.front();
+  page.tone = HtmlTone::kBad;
+  page.answer =
+      fmt::format("{}: {}{}", KindTitle(f.kind), f.entry.empty() ? f.golden_entry : f.entry,
+                  label.empty() ? "" : ", " + label);
+  page.explanation = f.sentence;
+  if (const std::string loss = LossText(report); !loss.empty()) page.explanation += " " + loss;
+  page.figures = CulpritFigures(f);
+  page.figures.emplace(page.figures.begin(), "kind", KindName(f.kind));
+  page.certainty = HowSure(report);
+  if (report.findings.size() > 1) page.folds.push_back(FurtherFindings(report));
+  page.folds.push_back(Consequences(report));
+  page.commands = {NextCommand(rank.job, f)};
+}
+
+// What a search that found nothing says; empty without a search.
+std::string SearchText(const CompareRun& run) {
+  const culprit::Report* report = CulpritOf(run);
+  if (report == nullptr || !report->findings.empty()) return {};
+  if (report->verdict == culprit::Verdict::kNotJudged)
+    return " The operator at fault could not be searched: " + report->reason + ".";
+  return fmt::format(" No operator is at fault: {} calls were judged, {} of them replayed.",
+                     report->judged, report->replayed);
+}
+
 void AddAnswer(const CompareRun& run, const std::vector<compare::State>& states, HtmlPage& page) {
   if (!run.first_bad_rank) {
     const bool compared = run.counts.total > run.counts.unmatched;
@@ -186,25 +278,26 @@ void AddAnswer(const CompareRun& run, const std::vector<compare::State>& states,
       page.explanation = fmt::format("{} of {} rows could not be compared, see below.",
                                      run.counts.unmatched, run.counts.total);
     }
+    page.explanation += SearchText(run);
     return;
   }
   const size_t at = *run.first_bad_rank;
   const RankOutcome& rank = run.ranks[at];
-  const std::string label = RankLabel(rank.job);
   const bool alone = run.ranks.size() + run.missing.size() == 1;
+  const std::string label = alone ? "" : RankLabel(rank.job);
+  if (rank.culprit && !rank.culprit->findings.empty()) return AddCulprit(rank, label, page);
   const bool first_row =
       rank.first_bad->reason.find("no wrong output has right inputs") != std::string::npos;
   const bool argument = states[at] == compare::State::kInput && !first_row;
   page.tone = run.counts.error > 0 ? HtmlTone::kBad : HtmlTone::kWarning;
-  page.answer =
-      fmt::format("{}: {}{}{}",
-                  first_row  ? "First wrong row"
-                  : argument ? "First call with another argument"
-                             : "First wrong output from right inputs",
-                  rank.first_bad->entry, label.empty() || alone ? "" : ", ", alone ? "" : label);
-  page.explanation = rank.first_bad->reason;
-  page.commands = {fmt::format("msprobe diff {} {} --entry {}", rank.job.target_json,
-                               rank.job.golden_json, rank.first_bad->row)};
+  page.answer = fmt::format("{}: {}{}{}",
+                            first_row  ? "First wrong row"
+                            : argument ? "First call with another argument"
+                                       : "First wrong output from right inputs",
+                            rank.first_bad->entry, label.empty() ? "" : ", ", label);
+  page.explanation = rank.first_bad->reason + SearchText(run);
+  page.commands = {fmt::format("msprobe diff {} {} --entry {}", Quoted(rank.job.target_json),
+                               Quoted(rank.job.golden_json), Quoted(rank.first_bad->row))};
 }
 
 void AddFacts(const CompareOptions& options, const CompareRun& run, HtmlPage& page) {
@@ -244,6 +337,25 @@ HtmlNote NotComparedNote(const CompareRun& run) {
   return out;
 }
 
+HtmlNote SearchNote(const CompareRun& run) {
+  HtmlNote out;
+  for (const RankOutcome& r : run.ranks) {
+    if (!r.culprit) continue;
+    const std::string label = RankLabel(r.job);
+    std::string line = label.empty() ? "" : label + ": ";
+    line += fmt::format("by {}, {} calls judged, {} replayed", ModeName(r.culprit->mode),
+                        r.culprit->judged, r.culprit->replayed);
+    for (const std::string& note : r.culprit->notes) line += "; " + note;
+    std::vector<std::string> reasons;
+    for (const auto& [reason, count] : r.culprit->not_replayed) {
+      reasons.push_back(fmt::format("{} not replayed: {}", count, reason));
+    }
+    out.lines.push_back({std::move(line), std::move(reasons)});
+  }
+  out.title = "How the operator at fault was searched";
+  return out;
+}
+
 void AddNotes(const CompareOptions& options, const CompareRun& run, HtmlPage& page) {
   if (HtmlNote note = NotComparedNote(run); !note.lines.empty()) {
     page.notes.push_back(std::move(note));
@@ -260,6 +372,9 @@ void AddNotes(const CompareOptions& options, const CompareRun& run, HtmlPage& pa
     messages.title = fmt::format("Messages ({})", messages.lines.size());
     page.notes.push_back(std::move(messages));
   }
+  if (HtmlNote search = SearchNote(run); !search.lines.empty()) {
+    page.notes.push_back(std::move(search));
+  }
   HtmlNote how;
   how.title = "How it was compared";
   for (const auto& [key, value] : options.echo) how.lines.push_back({"--" + key + " " + value, {}});
@@ -269,6 +384,26 @@ void AddNotes(const CompareOptions& options, const CompareRun& run, HtmlPage& pa
   }
   how.lines.push_back({"summary: " + run.summary_path, {}});
   page.notes.push_back(std::move(how));
+}
+
+// Where the search says that errors begin, and the row that stands for it.
+void AddBegins(const RankOutcome& rank, HtmlPart& part) {
+  if (!rank.culprit || rank.culprit->findings.empty() || !rank.first_bad) return;
+  constexpr size_t kMost = 1000;
+  for (const culprit::Finding& f : rank.culprit->findings) {
+    if (part.begins.size() == kMost) break;
+    part.begins.emplace_back(f.entry.empty() ? f.golden_entry : f.entry, f.sentence);
+  }
+  part.first = rank.first_bad->entry;
+  part.first_name = rank.first_bad->row;
+  // For the map of ranks; the page looks the row up by its name once it has the table.
+  uint64_t all = 0;
+  for (const uint64_t count : part.counts) all += count;
+  const double along = static_cast<double>(rank.first_bad->row_index) / static_cast<double>(all);
+  if (all > 0 && part.rows > 0) {
+    part.first_row =
+        static_cast<int64_t>(std::min(along, 1.0) * static_cast<double>(part.rows - 1));
+  }
 }
 
 HtmlPart Outside(std::string label, std::string problem) {
@@ -338,6 +473,7 @@ Status CompareHtml::Finish(const CompareOptions& options, const CompareRun& run)
   page.parts = std::move(parts_);
   for (size_t i = 0; i < page.parts.size(); ++i) {
     const RankOutcome& r = run.ranks[i];
+    AddBegins(r, page.parts[i]);
     if (r.error) page.parts[i] = Outside(RankLabel(r.job), "failed: " + r.error->ToString());
   }
   for (const MissingPart& m : run.missing) {

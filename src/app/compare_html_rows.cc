@@ -159,6 +159,7 @@ class RowMaker {
   void NewEntry(const Row& row, bool golden);
   void AddSides(const Row& row);
   void AddFigures(const Row& row);
+  void AddSketch(const Row& row);
   void AddPlaces(const Row& row);
   void Text(std::string_view text) { cells_.push_back(Cell::Text(text)); }
 
@@ -247,6 +248,26 @@ void RowMaker::AddFigures(const Row& row) {
   Text(row.golden != nullptr ? row.golden->data_name : std::string_view());
 }
 
+// Estimates of dumps with sketches; below the floor of float32 slots a relative distance is a
+// bound.
+void RowMaker::AddSketch(const Row& row) {
+  if (comparison_.mode == Mode::kTensor) return;
+  const compare::SketchPair& sketch = row.sketch;
+  if (sketch.distance) {
+    const metrics::SketchDistance& d = *sketch.distance;
+    const bool told = !d.below_floor;
+    cells_.push_back(told ? Cell::Double(d.relative) : Cell::Text("< 1.5e-7"));
+    cells_.push_back(told ? Cell::Double(d.relative_bar) : Cell());
+    for (const double value : {d.distance, d.distance_bar, d.cosine, d.cosine_bar}) {
+      cells_.push_back(Cell::Double(value));
+    }
+  } else {
+    cells_.insert(cells_.end(), 6, Cell());
+  }
+  using Bits = compare::SketchPair::Bits;
+  Text(sketch.bits == Bits::kUnknown ? "" : sketch.bits == Bits::kEqual ? "True" : "False");
+}
+
 // What the commands of the details need: where the dumps are and the names on both sides.
 void RowMaker::AddPlaces(const Row& row) {
   const bool both = row.target != nullptr && row.golden != nullptr;
@@ -287,6 +308,7 @@ std::span<const Cell> RowMaker::Cells(const Row& row, std::string_view cause, do
   AddPlaces(row);
   AddSides(row);
   AddFigures(row);
+  AddSketch(row);
   Text(message_);
   return cells_;
 }
@@ -363,13 +385,23 @@ std::vector<HtmlColumn> HtmlColumns(Mode mode) {
   add("g_shape", "shape, golden", Kind::kCategory);
   sides("grad", Kind::kCategory);
   const auto why = [&] { add("message", "Why", Kind::kText, 0); };
+  const auto sketches = [&] {
+    add("sketch", "Sketch", Kind::kNumber, 85, "relative distance, estimated from the sketches");
+    for (const char* key : {"sketch_bar", "sketch_distance", "sketch_distance_bar", "sketch_cosine",
+                            "sketch_cosine_bar"}) {
+      add(key, key, Kind::kNumber);
+    }
+    add("bits", "all bits equal", Kind::kCategory);
+  };
   if (mode == Mode::kMd5) {
     sides("md5", Kind::kText);
+    sketches();
     why();
     return out;
   }
   for (const char* key : {"max", "min", "mean", "norm"}) sides(key, Kind::kNumber);
   if (mode == Mode::kStatistics) {
+    sketches();
     why();
     return out;
   }

@@ -7,16 +7,12 @@
 #include <memory>
 #include <string>
 
+#include "app/culprit_text.h"
 #include "base/file.h"
 #include "base/text.h"
 
 namespace msprobe::app {
 namespace {
-
-struct Past {  // of one rank, from the steps before
-  double front = 0;
-  bool found = false;
-};
 
 bool Wanted(const CompareOptions& options) {
   if (options.culprit == CulpritChoice::kOn) return true;
@@ -27,22 +23,33 @@ bool Wanted(const CompareOptions& options) {
          !options.api_mapping_flag && !options.layer_mapping && !options.fuzzy;
 }
 
+// The row of a name; else the first one of its entry.
+std::optional<uint64_t> RowOf(const RankOutcome& out, const std::string& entry,
+                              const std::string& row) {
+  const auto it = out.rows_of_entries.find(entry);
+  if (it == out.rows_of_entries.end()) return std::nullopt;
+  const auto from = out.row_names.begin() + static_cast<ptrdiff_t>(it->second);
+  const auto at = std::find(from, out.row_names.end(), std::hash<std::string_view>()(row));
+  if (at == out.row_names.end()) return it->second;
+  return static_cast<uint64_t>(at - out.row_names.begin());
+}
+
 // What was found stands where the first bad row stood.
 void Replace(RankOutcome& out, const culprit::Finding& f) {
   compare::FirstBad bad;
   bad.entry = f.entry.empty() ? f.golden_entry : f.entry;
   bad.row = f.leaf.empty() ? bad.entry : bad.entry + "." + f.leaf;
   bad.reason = f.sentence;
-  const auto it = out.rows_of_entries.find(bad.entry);
-  if (it != out.rows_of_entries.end()) {
-    bad.row_index = it->second;
+  if (const auto row = RowOf(out, bad.entry, bad.row)) {
+    bad.row_index = *row;
   } else if (out.first_bad) {
     bad.row_index = out.first_bad->row_index;
   }
   out.first_bad = std::move(bad);
 }
 
-void Search(const CompareOptions& options, RankOutcome& out, Past& past, LogSink& log) {
+void Search(const CompareOptions& options, RankOutcome& out, CulpritSearch::Past& past,
+            LogSink& log, const CancelToken* cancel) {
   if (BaseName(out.job.target_json) == "debug.json") return;
   culprit::Input input;
   input.target_json = out.job.target_json;
@@ -55,6 +62,7 @@ void Search(const CompareOptions& options, RankOutcome& out, Past& past, LogSink
   search.loss_impact = options.loss_impact;
   search.needs_evidence = options.culprit == CulpritChoice::kAuto;
   Result<culprit::Report> report = culprit::FindCulprit(input, search);
+  if (cancel != nullptr && cancel->cancelled()) return;  // what was not replayed was not judged
   if (!report.ok()) {
     log.Warning("the culprit was not searched: " + report.error().ToString());
     return;
@@ -71,19 +79,34 @@ void Search(const CompareOptions& options, RankOutcome& out, Past& past, LogSink
 void FindCulprits(const CompareOptions& options, CompareRun& run, LogSink& log,
                   const CancelToken* cancel) {
   if (!Wanted(options)) return;
-  std::map<std::string, Past> ranks;
+  CulpritSearch search;
   for (RankOutcome& out : run.ranks) {
-    if (cancel != nullptr && cancel->cancelled()) return;
-    if (out.error || out.interrupted) continue;
-    Search(options, out, ranks[out.job.rank], log);
+    if (cancel != nullptr && cancel->cancelled()) break;
+    search.Run(options, out, log, cancel);
   }
+  run.search_interrupted = cancel != nullptr && cancel->cancelled();
+  for (RankOutcome& out : run.ranks) {
+    out.rows_of_entries = {};
+    out.row_names = {};
+  }
+}
+
+void CulpritSearch::Run(const CompareOptions& options, RankOutcome& out, LogSink& log,
+                        const CancelToken* cancel) {
+  if (Wanted(options) && !out.error && !out.interrupted) {
+    Search(options, out, ranks_[out.job.rank], log, cancel);
+  }
+  out.rows_of_entries = {};
+  out.row_names = {};
 }
 
 void IndexEntries(const compare::Comparison& comparison, RankOutcome& out) {
   std::string_view last;
+  out.row_names.assign(comparison.rows.size(), 0);
   for (size_t i = 0; i < comparison.rows.size(); ++i) {
     const compare::Row& row = comparison.rows[i];
     if (row.target == nullptr) continue;
+    out.row_names[i] = std::hash<std::string_view>()(row.target->name);
     const std::string_view entry = comparison.EntryName(*row.target, false);
     if (entry == last) continue;
     last = entry;
@@ -91,11 +114,27 @@ void IndexEntries(const compare::Comparison& comparison, RankOutcome& out) {
   }
 }
 
+std::optional<size_t> FirstFound(const std::vector<RankOutcome>& ranks) {
+  std::optional<size_t> best;
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    if (!ranks[i].culprit || ranks[i].culprit->findings.empty()) continue;
+    if (best && ranks[*best].job.step != ranks[i].job.step) break;
+    if (!best || ranks[i].first_bad->row_index < ranks[*best].first_bad->row_index) best = i;
+  }
+  return best;
+}
+
+bool FoundNoCulprit(const CompareRun& run) {
+  return std::all_of(run.ranks.begin(), run.ranks.end(), [](const RankOutcome& r) {
+    return r.culprit && r.culprit->verdict == culprit::Verdict::kNone;
+  });
+}
+
 const culprit::Report* CulpritOf(const CompareRun& run) {
+  if (const auto found = FirstFound(run.ranks)) return run.ranks[*found].culprit.get();
   const culprit::Report* first = nullptr;
   for (const RankOutcome& r : run.ranks) {
     if (!r.culprit) continue;
-    if (!r.culprit->findings.empty()) return r.culprit.get();
     if (first == nullptr || (first->verdict != culprit::Verdict::kNotJudged &&
                              r.culprit->verdict == culprit::Verdict::kNotJudged)) {
       first = r.culprit.get();
@@ -120,13 +159,15 @@ std::vector<std::string> CulpritLines(const CompareRun& run) {
                                 report->judged, report->replayed));
   } else {
     const culprit::Finding& f = report->findings.front();
-    lines.push_back(fmt::format("Culprit{}: {}: {}", label, KindName(f.kind), f.sentence));
+    lines.push_back(
+        fmt::format("Culprit{}: {}: {}", label, KindName(f.kind), VisibleText(f.sentence)));
     lines.push_back(fmt::format(
         "  by {}; {} further findings, {} consequences; {} discoveries at q = {:g} ({})",
         ModeName(report->mode), report->findings.size() - 1, report->consequences,
         report->discoveries, report->q,
         report->calibrated ? "calibrated on CPU" : "learned floor"));
   }
+  if (const std::string loss = LossText(*report); !loss.empty()) lines.push_back("  " + loss);
   for (const std::string& note : report->notes) lines.push_back("  " + VisibleText(note));
   return lines;
 }

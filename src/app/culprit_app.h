@@ -1,6 +1,9 @@
 // Naming the operator at fault, beside the reports of a comparison (docs/culprit.md).
 #pragma once
 
+#include <map>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "app/compare_app.h"
@@ -9,18 +12,40 @@
 namespace msprobe::app {
 
 // Searches every compared pair of `run`, step after step of each rank, and sets `culprit` of its
-// outcome; what is found becomes its first_bad. Failures are notes: reports do not depend on it.
+// outcome; what is found becomes its first_bad. Failures are notes: reports do not depend on it. A
+// search that is cancelled says nothing of its pair.
 void FindCulprits(const CompareOptions& options, CompareRun& run, LogSink& log,
                   const CancelToken* cancel);
 
-// Sets rows_of_entries: where the entries stand in the report.
+// The same pair by pair, as they are compared: the steps of a rank in their order.
+class CulpritSearch {
+ public:
+  void Run(const CompareOptions& options, RankOutcome& out, LogSink& log,
+           const CancelToken* cancel);
+  struct Past {  // of one rank, from the steps before
+    double front = 0;
+    bool found = false;
+  };
+
+ private:
+  std::map<std::string, Past> ranks_;
+};
+
+// Sets rows_of_entries and row_names: where the entries stand in the report.
 void IndexEntries(const compare::Comparison& comparison, RankOutcome& out);
 
 // The lines about the culprit in the answer of a comparison; none when no pair was searched.
 std::vector<std::string> CulpritLines(const CompareRun& run);
 
-// The report that stands for the run: of the first pair with a finding, else of the first one
-// searched; null when none was.
+// The pair whose culprit stands for the run: of the first step with one, the smallest row. nullopt:
+// nothing was found.
+std::optional<size_t> FirstFound(const std::vector<RankOutcome>& ranks);
+
+// True when every pair was searched and nothing was found: what could not be judged is no answer.
+bool FoundNoCulprit(const CompareRun& run);
+
+// The report that stands for the run: that of FirstFound(), else of the first pair searched; null
+// when none was.
 const culprit::Report* CulpritOf(const CompareRun& run);
 
 }  // namespace msprobe::app

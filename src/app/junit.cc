@@ -4,6 +4,7 @@
 
 #include "app/compare_app.h"
 #include "app/compare_text.h"
+#include "app/culprit_text.h"
 #include "app/json_rows.h"
 #include "base/text.h"
 #include "report/html_text.h"
@@ -48,6 +49,27 @@ std::string RowLine(const compare::Comparison& comparison, const compare::Row& r
   const std::string message = ErrMessage(row, comparison.mode, face);
   if (!message.empty() && message != "[]") return Xml(fmt::format("{}: {}", name, message));
   return Xml(fmt::format("{}: {}", name, VerdictText(row, comparison.mode, face)));
+}
+
+// The search for the operator at fault as a test of its suite; empty when it was not made.
+std::string CulpritTest(const std::string& label, const culprit::Report* report) {
+  if (report == nullptr) return {};
+  const std::string head = fmt::format("  <testcase classname=\"{}\" name=\"culprit\"", Xml(label));
+  if (report->verdict == culprit::Verdict::kNotJudged) {
+    return fmt::format("{}>\n   <skipped message=\"{}\"/>\n  </testcase>\n", head,
+                       Xml(report->reason));
+  }
+  if (report->findings.empty()) return head + "/>\n";
+  std::string lines;
+  for (size_t i = 0; i < report->findings.size() && i < kMaxRows; ++i) {
+    const culprit::Finding& f = report->findings[i];
+    lines += Xml(fmt::format("{}: {}", culprit::KindName(f.kind), f.sentence)) + "\n";
+  }
+  lines += fmt::format("consequences: {}\n", report->consequences);
+  if (const std::string loss = LossText(*report); !loss.empty()) lines += Xml(loss) + "\n";
+  const culprit::Finding& first = report->findings.front();
+  return fmt::format("{}>\n   <failure type=\"{}\" message=\"{}\">{}</failure>\n  </testcase>\n",
+                     head, culprit::KindName(first.kind), Xml(first.sentence), lines);
 }
 
 }  // namespace
@@ -111,13 +133,19 @@ Status JunitReport::Finish(const CompareRun& run) {
       continue;
     }
     const Suite& suite = suites_[i];
-    tests += suite.count;
-    failures += suite.failures;
-    skipped += suite.skipped;
+    const std::string culprit = CulpritTest(label, rank.culprit.get());
+    const uint64_t searched = culprit.empty() ? 0 : 1;
+    const uint64_t found = searched && !rank.culprit->findings.empty() ? 1 : 0;
+    const uint64_t unjudged =
+        searched && rank.culprit->verdict == culprit::Verdict::kNotJudged ? 1 : 0;
+    tests += suite.count + searched;
+    failures += suite.failures + found;
+    skipped += suite.skipped + unjudged;
     body += fmt::format(
-        " <testsuite name=\"{}\" tests=\"{}\" failures=\"{}\" errors=\"0\" skipped=\"{}\">\n{} "
+        " <testsuite name=\"{}\" tests=\"{}\" failures=\"{}\" errors=\"0\" skipped=\"{}\">\n{}{} "
         "</testsuite>\n",
-        Xml(label), suite.count, suite.failures, suite.skipped, suite.tests);
+        Xml(label), suite.count + searched, suite.failures + found, suite.skipped + unjudged,
+        culprit, suite.tests);
   }
   for (const MissingPart& part : run.missing) broken(Label(part.step, part.rank), part.reason);
   MSPROBE_TRY(file_.Write(fmt::format(

@@ -43,8 +43,9 @@ std::vector<std::string> JoinNames(const std::vector<const RankRows*>& ranks, bo
   return out;
 }
 
-// A number, a percent text as its share; nullopt for other texts.
+// A number, a percent text as its share, the bound of "< 1.5e-7"; nullopt for other texts.
 std::optional<double> Figure(std::string_view text) {
+  if (text.starts_with("< ")) text.remove_prefix(1);
   while (text.starts_with(' ')) text.remove_prefix(1);
   const bool percent = text.ends_with('%');
   if (percent) text.remove_suffix(1);
@@ -67,7 +68,8 @@ std::optional<double> Badness(std::string_view cell, std::string_view metric) {
                                                                                   {"Warning", 2},
                                                                                   {"error", 3},
                                                                                   {"No", 3}}};
-  if (metric == kConsistentColumn || metric == kResultColumn || metric == kAccuracyColumn) {
+  if (metric == kConsistentColumn || metric == kResultColumn || metric == kAccuracyColumn ||
+      metric == kBitEqualColumn) {
     if (cell == "Different") return 3;
     for (const auto& [word, value] : kWords) {
       if (word == cell) return value;
@@ -77,7 +79,8 @@ std::optional<double> Badness(std::string_view cell, std::string_view metric) {
   const std::optional<double> value = Figure(cell);
   if (!value) return std::nullopt;
   if (std::isnan(*value)) return std::numeric_limits<double>::infinity();
-  const bool larger_is_better = metric == "Cosine" || metric.ends_with("Err Ratio");
+  const bool larger_is_better =
+      metric == "Cosine" || metric == "Sketch Cosine" || metric.ends_with("Err Ratio");
   return larger_is_better ? -*value : std::abs(*value);
 }
 

@@ -96,6 +96,22 @@ const std::vector<ModeInfo>& Modes() {
 // Columns that may be asked for beside the metrics of the mode.
 constexpr std::array<std::string_view, 2> kVerdicts = {kResultColumn, kAccuracyColumn};
 
+// Estimates of dumps with sketches, in reports of statistics and checksums; error bars have a sheet
+// when they are asked for.
+constexpr std::array<std::string_view, 4> kSketches = {"Sketch EucDist", "Sketch RelativeErr",
+                                                       "Sketch Cosine", kBitEqualColumn};
+constexpr std::array<std::string_view, 3> kSketchBars = {
+    "Sketch EucDist Bar", "Sketch RelativeErr Bar", "Sketch Cosine Bar"};
+
+template <class List>
+bool Contains(const List& list, std::string_view text) {
+  return std::find(list.begin(), list.end(), text) != list.end();
+}
+
+bool IsSketch(std::string_view metric) {
+  return Contains(kSketches, metric) || Contains(kSketchBars, metric);
+}
+
 class NamePatterns {
  public:
   explicit NamePatterns(const std::vector<std::string>& patterns) : patterns_(patterns) {}
@@ -148,9 +164,8 @@ class RowPicker final : public report::CsvRows {
     bench_max_ = find("Bench max");
     columns_.clear();
     for (const std::string& metric : config_.metrics) {
-      const bool known =
-          std::find(mode->metrics.begin(), mode->metrics.end(), metric) != mode->metrics.end() ||
-          std::find(kVerdicts.begin(), kVerdicts.end(), metric) != kVerdicts.end();
+      const bool known = Contains(mode->metrics, metric) || Contains(kVerdicts, metric) ||
+                         (mode->name != "tensor" && IsSketch(metric));
       columns_.push_back(known ? find(metric) : -1);
     }
     out_.has.assign(columns_.size(), false);
@@ -183,7 +198,7 @@ class RowPicker final : public report::CsvRows {
                     std::string_view metric) const {
     constexpr std::array<std::string_view, 3> kNoFigure = {"N/A", "unsupported", "Nan"};
     if (npu_max_ < 0 || bench_max_ < 0 || metric == kConsistentColumn || metric == kResultColumn ||
-        metric == kAccuracyColumn ||
+        metric == kAccuracyColumn || IsSketch(metric) ||
         std::find(kNoFigure.begin(), kNoFigure.end(), cell) == kNoFigure.end()) {
       return cell;
     }
@@ -272,9 +287,10 @@ std::vector<std::string> AllMetrics() {
   std::vector<std::string> out;
   for (const ModeInfo& mode : Modes()) {
     for (const std::string_view m : mode.metrics) {
-      if (std::find(out.begin(), out.end(), m) == out.end()) out.emplace_back(m);
+      if (!Contains(out, m)) out.emplace_back(m);
     }
   }
+  out.insert(out.end(), kSketches.begin(), kSketches.end());
   return out;
 }
 

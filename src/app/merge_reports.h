@@ -15,6 +15,7 @@ namespace msprobe::app {
 inline constexpr std::string_view kNameColumn = "NPU Name";
 inline constexpr std::string_view kConsistentColumn = "Requires_grad Consistent";
 inline constexpr std::string_view kResultColumn = "Result";
+inline constexpr std::string_view kBitEqualColumn = "Bit Equal";
 inline constexpr std::string_view kAccuracyColumn = "Accuracy Reached or Not";
 
 // The report of one rank.
@@ -44,7 +45,7 @@ struct RankRows {
 // report.
 Result<RankRows> PickRank(const RankFiles& files, const config::MergeConfig& config);
 
-// The metrics of all modes.
+// The metrics of all modes, and the estimates of sketches.
 std::vector<std::string> AllMetrics();
 
 }  // namespace msprobe::app

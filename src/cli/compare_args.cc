@@ -45,7 +45,7 @@ void AddShared(CLI::App& app, CompareArgs& out) {
   app.add_flag("--explain-rules", out.explain_rules, "print all rules with their limits, and end")
       ->group(kVerdicts);
   app.add_option("--fail-on", out.fail_on,
-                 "end with status 3 on error, warning (or error), unmatched; or a,b")
+                 "end with status 3 on error, warning (or error), unmatched, culprit; or a,b")
       ->type_name("VERDICT")
       ->group(kVerdicts);
   app.add_option("--rank", out.ranks, "only these ranks of folders: 0,3")

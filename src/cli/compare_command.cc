@@ -12,6 +12,7 @@
 #include "app/analysis_app.h"
 #include "app/compare_app.h"
 #include "app/compare_summary.h"
+#include "app/culprit_app.h"
 #include "app/json_lines.h"
 #include "base/text.h"
 #include "cli/compare_args.h"
@@ -221,6 +222,24 @@ void ReadMetrics(const CompareArgs& args, const Hooks& hooks, app::CompareOption
   }
 }
 
+// What needs the search for the operator at fault asks for it.
+void ReadCulprit(const CompareArgs& args, const FailOn& fail_on, app::CompareOptions& out,
+                 std::vector<Error>& problems) {
+  out.loss_impact = args.loss_impact;
+  const bool wanted = args.culprit || args.loss_impact || fail_on.culprit;
+  if (wanted) out.culprit = app::CulpritChoice::kOn;
+  if (args.no_culprit) out.culprit = app::CulpritChoice::kOff;
+  for (const auto& [given, option] : {std::pair(args.culprit, "--culprit"),
+                                      {args.loss_impact, "--loss-impact"},
+                                      {fail_on.culprit, "--fail-on culprit"}}) {
+    if (!given || !args.no_culprit) continue;
+    problems.push_back(Error(ErrorCode::kInvalidArgument, "contradicts --no-culprit")
+                           .At(option)
+                           .Hint("leave one of them out"));
+  }
+  if (args.diff_analyze && fail_on.culprit) CheckIdle(true, "--fail-on culprit", "-da", problems);
+}
+
 app::CompareOptions MakeOptions(const CompareArgs& args, LogSink& log, FailOn& fail_on,
                                 std::vector<Error>& problems) {
   app::CompareOptions out;
@@ -239,16 +258,10 @@ app::CompareOptions MakeOptions(const CompareArgs& args, LogSink& log, FailOn& f
                            .At("--html")
                            .Hint("leave one of them out"));
   }
-  out.loss_impact = args.loss_impact;
-  if (args.culprit) out.culprit = app::CulpritChoice::kOn;
-  if (args.no_culprit) out.culprit = app::CulpritChoice::kOff;
-  if (args.culprit && args.no_culprit) {
-    problems.push_back(Error(ErrorCode::kInvalidArgument, "contradicts --no-culprit")
-                           .At("--culprit")
-                           .Hint("leave one of them out"));
-  }
   if (auto e = ReadRules(args.rules, out, log)) problems.push_back(std::move(*e));
-  if (auto e = ReadFailOn(args.fail_on, "unmatched", fail_on)) problems.push_back(std::move(*e));
+  if (auto e = ReadFailOn(args.fail_on, "unmatched", fail_on, Searches::kCulprit))
+    problems.push_back(std::move(*e));
+  ReadCulprit(args, fail_on, out, problems);
   CheckMode(args, problems);
   CheckMappings(args, problems);
   ReadBackend(args, out.backend, problems);
@@ -297,9 +310,15 @@ int Finish(const app::CompareOptions& options, const app::CompareRun& run, const
                              : "interrupted; the reports of finished ranks are kept");
     return kSignalBase + (signal != 0 ? signal : 2);
   }
+  if (run.search_interrupted) {
+    terminal.PrintLine(
+        "interrupted; the reports are whole, the culprit was not searched to the end");
+    return kSignalBase + (signal != 0 ? signal : 2);
+  }
   if (run.partial) return kFailed;
-  return fail_on.Reached(run.counts.error, run.counts.warning, run.counts.unmatched) ? kFailOn
-                                                                                     : kDone;
+  const bool culprit = fail_on.culprit && !app::FoundNoCulprit(run);
+  const bool rows = fail_on.Reached(run.counts.error, run.counts.warning, run.counts.unmatched);
+  return culprit || rows ? kFailOn : kDone;
 }
 
 // -da: the search for the first difference instead of reports.
@@ -337,7 +356,6 @@ int RunCompare(std::span<const std::string> arguments, Face face, const Hooks& h
   FailOn fail_on;
   app::CompareOptions options;
   if (problems.empty()) options = MakeOptions(args, terminal, fail_on, problems);
-  options.replay = hooks.replay;
   if (problems.empty()) ReadMetrics(args, hooks, options, problems);
   if (!problems.empty()) {
     terminal.PrintErrors(problems);
@@ -346,6 +364,8 @@ int RunCompare(std::span<const std::string> arguments, Face face, const Hooks& h
   const bool quiet = args.terminal.quiet || args.json_path == app::kStandardOutput;
   CancelToken cancel;
   const InterruptScope interrupts(cancel);
+  if (hooks.replay)
+    options.replay = [&](const std::string& jobs) { return hooks.replay(jobs, cancel); };
   if (args.diff_analyze) {
     return Analyze(options, fail_on, interrupts, cancel, quiet, terminal);
   }

@@ -4,10 +4,12 @@
 
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "app/user_metrics.h"
+#include "base/log.h"
 #include "base/result.h"
 
 namespace msprobe::cli {
@@ -18,8 +20,9 @@ struct Hooks {
   std::function<int(const std::string& options)> precheck;
   // doctor: checked options as JSON text in, exit status out.
   std::function<int(const std::string& options)> doctor;
-  // compare: replays of recorded calls for the search of the culprit. Must not throw.
-  std::function<Result<std::string>(const std::string& jobs)> replay;
+  // compare: replays of recorded calls for the search of the culprit; ends with kCancelled when
+  // `cancel` is set. Must not throw.
+  std::function<Result<std::string>(const std::string& jobs, const CancelToken& cancel)> replay;
   // compare --metrics: the functions of a folder. Must not throw.
   std::function<Result<std::shared_ptr<app::UserMetrics>>(const std::string& folder)> metrics;
 };

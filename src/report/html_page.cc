@@ -123,6 +123,8 @@ void WriteView(Writer& w, const HtmlView& v) {
                                   {"value_title", &v.value_title},
                                   {"value_help", &v.value_help},
                                   {"cause", &v.cause},
+                                  {"cause_begins", &v.cause_begins},
+                                  {"cause_follows", &v.cause_follows},
                                   {"message", &v.message},
                                   {"lines", &v.lines},
                                   {"lines_title", &v.lines_title}}) {
@@ -172,6 +174,15 @@ void WriteParts(Writer& w, const std::vector<HtmlPart>& parts) {
     w.EndArray();
     w.Key("first").String(p.first);
     w.Key("first_row").Int(p.first_row);
+    w.Key("first_name").String(p.first_name);
+    w.Key("begins").StartArray();
+    for (const auto& [group, why] : p.begins) {
+      w.StartArray();
+      w.String(group);
+      w.String(why);
+      w.EndArray();
+    }
+    w.EndArray();
     WriteStrip(w, p.strip);
     w.EndObject();
   }
@@ -234,6 +245,18 @@ std::string TilesHtml(const HtmlPage& page) {
                    total, HtmlText(page.view.rows));
 }
 
+std::string FiguresHtml(const HtmlPage& page) {
+  std::string out;
+  for (const auto& [what, value] : page.figures) {
+    out += "<div><dt>" + HtmlText(what) + "</dt><dd>" + HtmlText(value) + "</dd></div>\n";
+  }
+  if (!out.empty()) out = "<dl class=\"figures\">\n" + out + "</dl>\n";
+  if (!page.certainty.empty()) {
+    out += "<p class=\"certainty\"><b>How sure:</b> " + HtmlText(page.certainty) + "</p>\n";
+  }
+  return out;
+}
+
 // Everything that can be said without the script; it stays readable where scripts are off.
 std::string HeadHtml(const HtmlPage& page) {
   std::string out = fmt::format(
@@ -244,7 +267,8 @@ std::string HeadHtml(const HtmlPage& page) {
       "aria-hidden=\"true\"></span>{}</p>\n",
       HtmlText(page.title), ToneName(page.tone), HtmlText(page.answer));
   if (!page.explanation.empty()) out += "<p>" + HtmlText(page.explanation) + "</p>\n";
-  out += CommandsHtml(page.commands) + "</section>\n" + TilesHtml(page);
+  out += FiguresHtml(page);
+  out += CommandsHtml(page.commands) + NotesHtml(page.folds) + "</section>\n" + TilesHtml(page);
   out += "<dl id=\"facts\">\n";
   for (const auto& [key, value] : page.facts) {
     out += "<div><dt>" + HtmlText(key) + "</dt><dd>" + HtmlText(value) + "</dd></div>\n";
@@ -272,9 +296,17 @@ HtmlReport::~HtmlReport() {
   if (spool_ >= 0) close(spool_);
 }
 
-Result<uint32_t> HtmlReport::AddTable(const HtmlTable& table) {
+Result<std::string> HtmlReport::Encode(const HtmlTable& table) {
   MSPROBE_ASSIGN(const std::string packed, Compressed(table.Json()));
-  const std::string text = Base64(packed);
+  return Base64(packed);
+}
+
+Result<uint32_t> HtmlReport::AddTable(const HtmlTable& table) {
+  MSPROBE_ASSIGN(const std::string text, Encode(table));
+  return AddEncoded(text);
+}
+
+Result<uint32_t> HtmlReport::AddEncoded(std::string_view text) {
   const std::lock_guard lock(mutex_);
   Status done = WriteAll(spool_, text);
   if (!done.ok())

@@ -52,15 +52,16 @@ struct HtmlDetail {
 
 // What the columns of all tables of a page mean. Keys of columns; "" = there is none.
 struct HtmlView {
-  std::string rows = "rows";         // what a row is called, in plural
-  std::string name, verdict, group;  // group: rows of one call stand together
-  std::string tree;                  // path of the tree's nodes, joined with '\x1f'
-  std::string series;                // category that gives a point its colour and shape
-  std::string value, value_title;    // number on the log axis, and what it is
-  std::string value_help;            // how it is made, one sentence
-  std::string cause;                 // category: "begins here", "passed on" or ""
-  std::string message;               // why the verdict is what it is
-  std::string lines;                 // lines of text joined with '\n', e.g. a stack
+  std::string rows = "rows";                // what a row is called, in plural
+  std::string name, verdict, group;         // group: rows of one call stand together
+  std::string tree;                         // path of the tree's nodes, joined with '\x1f'
+  std::string series;                       // category that gives a point its colour and shape
+  std::string value, value_title;           // number on the log axis, and what it is
+  std::string value_help;                   // how it is made, one sentence
+  std::string cause;                        // category: "begins here", "passed on" or ""
+  std::string cause_begins, cause_follows;  // these words
+  std::string message;                      // why the verdict is what it is
+  std::string lines;                        // lines of text joined with '\n', e.g. a stack
   std::string lines_title;
   std::vector<HtmlVerdict> verdicts;
   std::vector<HtmlColumn> columns;
@@ -80,6 +81,11 @@ struct HtmlPart {
   std::vector<uint64_t> counts;  // one for each of HtmlView::verdicts
   std::string first;             // the first bad place, a name
   int64_t first_row = -1;        // its row in the table
+  // Where errors begin by what is known beside the rows, in order: a group of rows, and why in a
+  // sentence. Rows behind the first of them that are not good then follow from it, whatever
+  // HtmlView::cause says, and the row of the name `first_name` is the first bad one.
+  std::vector<std::pair<std::string, std::string>> begins;
+  std::string first_name;
   // Largest value of the rows in equal pieces of the table; < 0: none, infinite: no number.
   std::vector<double> strip;
 };
@@ -87,8 +93,11 @@ struct HtmlPart {
 struct HtmlPage {
   std::string title;
   HtmlTone tone = HtmlTone::kNone;
-  std::string answer;       // one sentence
-  std::string explanation;  // one or two more
+  std::string answer;                                        // one sentence
+  std::string explanation;                                   // one or two more
+  std::vector<std::pair<std::string, std::string>> figures;  // behind the answer: what, how much
+  std::string certainty;                                     // how sure it is; "" = not said
+  std::vector<HtmlNote> folds;                               // what else belongs to the answer
   std::vector<std::string> commands;
   std::vector<std::pair<std::string, std::string>> facts;
   std::vector<HtmlNote> notes;
@@ -113,6 +122,9 @@ class HtmlReport {
 
   // The number of the table in the page. From any thread.
   Result<uint32_t> AddTable(const HtmlTable& table);
+  // The same in two steps: a table as text, made anywhere, and its place in the page.
+  static Result<std::string> Encode(const HtmlTable& table);
+  Result<uint32_t> AddEncoded(std::string_view table);
   Status Finish(const HtmlPage& page);
 
  private:

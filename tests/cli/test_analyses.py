@@ -130,6 +130,44 @@ def test_merge_of_checksum_reports(tmp_path, msprobe):
     }
 
 
+SKETCH = ["Sketch EucDist", "Sketch RelativeErr", "Sketch RelativeErr Bar", "Sketch Cosine", "Bit Equal"]
+
+
+@pytest.mark.parametrize("mode", [["Max diff"], ["NPU MD5", "BENCH MD5"]], ids=["statistics", "md5"])
+def test_merge_has_sheets_of_sketches(tmp_path, msprobe, mode):
+    empty = [""] * len(mode)
+    figures = {
+        "0": {"a": [*empty, 0.5, 0.25, 0.02, 0.9, False], "b": [*empty, 0, "< 1.5e-7", "N/A", 1, True]},
+        "1": {"a": [*empty, 0.1, 0.05, 0.004, 0.99, False], "b": [*empty, 0.3, 0.1, 0.01, 0.95, False]},
+    }
+    for rank, rows in figures.items():
+        named = {f"Torch.{k}.0.forward.output.0": v for k, v in rows.items()}
+        report_csv(tmp_path / "in" / f"compare_result_rank{rank}_20260101000000.csv", [*mode, *SKETCH], named)
+    (tmp_path / "c.yaml").write_text("api: Torch\n")
+    assert merge(msprobe).status == 0
+    got = sheets(tmp_path / "out")
+    a, b = "Torch.a.0.forward.output.0", "Torch.b.0.forward.output.0"
+    assert [name for name in got if "Sketch" in name or name == "Bit Equal"] == [c for c in SKETCH if "Bar" not in c]
+    assert got["Sketch RelativeErr"][1:] == [[a, 0.25, 0.05, "rank0", 0.25], [b, "< 1.5e-7", 0.1, "rank1", 0.1]]
+    assert got["Sketch Cosine"][1:] == [[a, 0.9, 0.99, "rank0", 0.9], [b, 1, 0.95, "rank1", 0.95]]
+    assert got["Bit Equal"][1:] == [[a, False, False, None, None], [b, True, False, "rank1", False]]
+
+
+def test_merge_has_error_bars_when_they_are_asked_for(tmp_path, msprobe):
+    for rank in "01":
+        rows = {"Torch.a.0.forward.output.0": [0, 0.5, 0.25, 0.02, 0.9, False]}
+        report_csv(tmp_path / "in" / f"compare_result_rank{rank}_20260101000000.csv", ["Max diff", *SKETCH], rows)
+    (tmp_path / "c.yaml").write_text("api: Torch\ncompare_index: [Sketch RelativeErr Bar]\n")
+    assert merge(msprobe).status == 0
+    assert sheets(tmp_path / "out")["Sketch RelativeErr Bar"][1] == [
+        "Torch.a.0.forward.output.0",
+        0.02,
+        0.02,
+        None,
+        None,
+    ]
+
+
 def test_merge_joins_part_sheets_and_takes_the_newest_report(reports, msprobe):
     book = openpyxl.Workbook()
     book.remove(book.active)

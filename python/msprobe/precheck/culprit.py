@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -22,15 +23,19 @@ from msprobe.precheck.inputs import Unsupported, first_line
 from msprobe.precheck.judging import quiet_warnings
 
 
-def scores(jobs_json: str) -> str:
+def scores(jobs_json: str, stop: Callable[[], bool] | None = None) -> str:
     """Scores of a batch of jobs.
 
     Args:
         jobs_json: `dump` and `other` (paths of dump.json), `limit`, `calls` (lists of name, name in the other dump,
             forward, backward) and `parameters` (objects with `key`, `data_name`, `dtype`, `shape`, `uses`).
+        stop: Asked before each call; true ends the work.
 
     Returns:
         An object: entry or key to `{"leaves": [...]}` or `{"reason": "..."}`.
+
+    Raises:
+        KeyboardInterrupt: `stop` said so.
     """
     jobs = json.loads(jobs_json)
     here = Side(read_dump(jobs["dump"]))
@@ -39,10 +44,18 @@ def scores(jobs_json: str) -> str:
     out: dict[str, Any] = {}
     with quiet_warnings(), torch.random.fork_rng(devices=[]):
         for name, partner, forward, backward in jobs["calls"]:
+            go_on(stop)
             replay.call(name, partner, forward, backward, out)
         for job in jobs["parameters"]:
+            go_on(stop)
             out[job["key"]] = replay.parameter(job)
     return json.dumps(out)
+
+
+def go_on(stop: Callable[[], bool] | None) -> None:
+    """End here when that is wished."""
+    if stop is not None and stop():
+        raise KeyboardInterrupt
 
 
 class Replay:

@@ -143,6 +143,13 @@ class Data {
     return column.d ? column.d[column.c[i]] : column.v[i];
   }
 
+  // Whether any row has something in this column.
+  holds(key) {
+    const column = this.columns[key];
+    if (!column) return false;
+    return (column.d || column.v).some((value) => value !== null && value !== undefined && value !== "");
+  }
+
   // Texts for the search, made when it is first used.
   searchText(i) {
     if (!this.lowered) {

@@ -71,6 +71,7 @@ async function openPart(k) {
   byId("wait").hidden = false;
   await breath();
   state.data = new Data(await unpacked(part.block));
+  applyBegins(state.data, part);
   state.part = k;
   state.row = -1;
   marked = -1;

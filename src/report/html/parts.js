@@ -122,6 +122,41 @@ function partsSection() {
   );
 }
 
+// Where a part says itself where errors begin, its rows begin there, follow, or have no cause.
+function applyBegins(data, part) {
+  const column = data.columns[view.cause];
+  if (!column || part.begins.length === 0) return;
+  const groups = new Set(part.begins.map(([group]) => group));
+  const told = new Set();
+  let begun = false;
+  let first = -1;
+  const causes = new Array(data.n).fill(0);
+  for (let i = 0; i < data.n; ++i) {
+    const group = data.get(view.group, i);
+    const here = groups.has(group);
+    const named = data.get(view.name, i) === part.first_name;
+    if (named) first = i;
+    const wrong = ["bad", "warning"].includes(toneOf[data.get(view.verdict, i)]);
+    if (here && (wrong || named)) {
+      causes[i] = 1;
+      told.add(group);
+    } else if (!here && wrong && begun) causes[i] = 2;
+    begun ||= here;
+  }
+  // What is found in rows that are all right by themselves begins in its first row.
+  for (let i = 0; i < data.n && told.size < groups.size; ++i) {
+    const group = data.get(view.group, i);
+    if (!groups.has(group) || told.has(group)) continue;
+    causes[i] = 1;
+    told.add(group);
+    if (first < 0 && group === part.begins[0][0]) first = i;
+  }
+  column.d = ["", view.cause_begins, view.cause_follows];
+  column.c = causes;
+  delete column.v;
+  if (first >= 0) part.first_row = first;
+}
+
 // Calls with right inputs and a wrong result, each with what followed it.
 function findOrigins(data) {
   const out = [];
@@ -132,7 +167,7 @@ function findOrigins(data) {
     const cause = column.d[column.c[i]];
     if (!cause) continue;
     const group = data.get(view.group, i);
-    if (cause === column.d.find((w) => w.startsWith("begins"))) {
+    if (cause === view.cause_begins) {
       const here = out.at(-1);
       if (here && here.group === group) continue;
       out.push({ group, row: i, followers: [], rows: 0 });
@@ -163,7 +198,8 @@ function originItem(origin) {
   const item = el("li", {});
   if (origin.row >= 0) {
     const value = view.value ? state.data.get(view.value, origin.row) : null;
-    const message = view.message ? state.data.get(view.message, origin.row).split("\n")[0] : "";
+    const known = page.parts[state.part].begins.find(([group]) => group === origin.group);
+    const message = known ? known[1] : view.message ? state.data.get(view.message, origin.row).split("\n")[0] : "";
     item.append(
       badge(state.data.get(view.verdict, origin.row)),
       " ",
@@ -191,9 +227,11 @@ function buildOrigins() {
   const list = el("ol", {});
   for (const origin of origins.slice(0, most)) list.append(originItem(origin));
   if (origins.length > most) list.append(el("li", {}, `and ${origins.length - most} more: filter by cause below`));
+  const searched = page.parts[state.part].begins.length > 0;
+  const what = searched ? "What was found, in order of execution." : "Calls whose inputs agree and whose results do not, in order of execution.";
   box.replaceChildren(
     el("h2", {}, "Where errors begin"),
-    el("p", { class: "help" }, "Calls whose inputs agree and whose results do not, in order of execution. What they passed on is folded below them."),
+    el("p", { class: "help" }, `${what} What they passed on is folded below them.`),
     list,
   );
 }

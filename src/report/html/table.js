@@ -134,7 +134,7 @@ function tableColumns() {
       headerTooltip: "place in the order of execution",
     },
   ];
-  for (const c of view.columns.filter((column) => column.shown)) {
+  for (const c of view.columns.filter((column) => column.shown && state.data.holds(column.key))) {
     const number = c.kind === "number";
     const column = { title: c.title, field: c.key, headerTooltip: c.help || c.title };
     if (c.width) column.width = c.width;
