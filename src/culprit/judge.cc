@@ -133,9 +133,11 @@ void Judge::Follow(Pair p, bool clean) {
     front_ = std::max(front_, largest);
 }
 
-// Entries come in order: what is told twice is told twice in a row.
+// Entries come in order: what is told twice is told twice in a row. A finding does not follow from
+// itself.
 void Judge::Consequence(const std::string& entry) {
   if (!report_.followers.empty() && report_.followers.back() == entry) return;
+  if (!report_.findings.empty() && report_.findings.back().entry == entry) return;
   report_.followers.push_back(entry);
   report_.consequences = report_.followers.size();
 }
