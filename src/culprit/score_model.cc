@@ -18,9 +18,10 @@ constexpr std::string_view kProducts[] = {
 constexpr std::string_view kConvolutions[] = {
     "conv1d",           "conv2d",      "conv3d",   "conv_transpose1d", "conv_transpose2d",
     "conv_transpose3d", "convolution", "conv_tbc", "unfold",           "fold"};
-constexpr std::string_view kNorms[] = {"layer_norm",    "batch_norm",        "group_norm",
-                                       "instance_norm", "rms_norm",          "local_response_norm",
-                                       "normalize",     "native_layer_norm", "npu_rms_norm"};
+constexpr std::string_view kNorms[] = {
+    "layer_norm",           "batch_norm", "group_norm",        "instance_norm", "rms_norm",
+    "local_response_norm",  "normalize",  "native_layer_norm", "npu_rms_norm",  "cosine_similarity",
+    "cosine_embedding_loss"};
 constexpr std::string_view kAttention[] = {"softmax",
                                            "log_softmax",
                                            "softmin",
