@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 
+#include "app/culprit_ranks.h"
 #include "app/culprit_text.h"
 #include "base/file.h"
 #include "base/text.h"
@@ -49,13 +50,14 @@ void Replace(RankOutcome& out, const culprit::Finding& f) {
 }
 
 void Search(const CompareOptions& options, RankOutcome& out, CulpritSearch::Past& past,
-            LogSink& log, const CancelToken* cancel) {
+            StepCollectives* across, LogSink& log, const CancelToken* cancel) {
   if (BaseName(out.job.target_json) == "debug.json") return;
   culprit::Input input;
   input.target_json = out.job.target_json;
   input.golden_json = out.job.golden_json;
   input.front = past.front;
   input.found_before = past.found;
+  if (across != nullptr) input.collectives = across->Of(out);
   culprit::Options search;
   search.model = options.score_model;
   search.replay = options.replay;
@@ -79,7 +81,8 @@ void Search(const CompareOptions& options, RankOutcome& out, CulpritSearch::Past
 void FindCulprits(const CompareOptions& options, CompareRun& run, LogSink& log,
                   const CancelToken* cancel) {
   if (!Wanted(options)) return;
-  CulpritSearch search;
+  StepCollectives across(run.ranks, false);
+  CulpritSearch search(&across);
   for (RankOutcome& out : run.ranks) {
     if (cancel != nullptr && cancel->cancelled()) break;
     search.Run(options, out, log, cancel);
@@ -94,7 +97,7 @@ void FindCulprits(const CompareOptions& options, CompareRun& run, LogSink& log,
 void CulpritSearch::Run(const CompareOptions& options, RankOutcome& out, LogSink& log,
                         const CancelToken* cancel) {
   if (Wanted(options) && !out.error && !out.interrupted) {
-    Search(options, out, ranks_[out.job.rank], log, cancel);
+    Search(options, out, ranks_[out.job.rank], across_, log, cancel);
   }
   out.rows_of_entries = {};
   out.row_names = {};
@@ -157,17 +160,18 @@ std::vector<std::string> CulpritLines(const CompareRun& run) {
   } else if (report->findings.empty()) {
     lines.push_back(fmt::format("Culprit: none. {} entries were judged, {} of them replayed.",
                                 report->judged, report->replayed));
+    if (report->replayed > 0) lines.push_back("  " + DiscoveriesText(*report));
   } else {
     const culprit::Finding& f = report->findings.front();
     lines.push_back(
         fmt::format("Culprit{}: {}: {}", label, KindName(f.kind), VisibleText(f.sentence)));
-    lines.push_back(fmt::format(
-        "  by {}; {} further findings, {} consequences; {} discoveries at q = {:g} ({})",
-        ModeName(report->mode), report->findings.size() - 1, report->consequences,
-        report->discoveries, report->q,
-        report->calibrated ? "calibrated on CPU" : "learned floor"));
+    lines.push_back(fmt::format("  by {}; {} further findings, {} consequences; {}",
+                                ModeName(report->mode), report->findings.size() - 1,
+                                report->consequences, DiscoveriesText(*report)));
   }
   if (const std::string loss = LossText(*report); !loss.empty()) lines.push_back("  " + loss);
+  if (const std::string ranks = CollectivesText(*report); !ranks.empty())
+    lines.push_back("  " + ranks);
   for (const std::string& note : report->notes) lines.push_back("  " + VisibleText(note));
   return lines;
 }

@@ -11,6 +11,8 @@
 
 namespace msprobe::app {
 
+class StepCollectives;  // culprit_ranks.h
+
 // Searches every compared pair of `run`, step after step of each rank, and sets `culprit` of its
 // outcome; what is found becomes its first_bad. Failures are notes: reports do not depend on it. A
 // search that is cancelled says nothing of its pair.
@@ -20,6 +22,8 @@ void FindCulprits(const CompareOptions& options, CompareRun& run, LogSink& log,
 // The same pair by pair, as they are compared: the steps of a rank in their order.
 class CulpritSearch {
  public:
+  // `across`: for collectives over ranks; null: each rank is judged by itself.
+  explicit CulpritSearch(StepCollectives* across = nullptr) : across_(across) {}
   void Run(const CompareOptions& options, RankOutcome& out, LogSink& log,
            const CancelToken* cancel);
   struct Past {  // of one rank, from the steps before
@@ -28,6 +32,7 @@ class CulpritSearch {
   };
 
  private:
+  StepCollectives* across_;
   std::map<std::string, Past> ranks_;
 };
 

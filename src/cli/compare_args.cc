@@ -86,6 +86,7 @@ void AddShared(CLI::App& app, CompareArgs& out) {
       ->group(kCommon);
   app.add_flag("--no-culprit", out.no_culprit, "do not search the operator at fault")
       ->group(kCommon);
+  AddCulpritOptions(app, out.search, kCommon, out.face == Face::kNew);
   app.add_flag("--loss-impact", out.loss_impact,
                "effects of all introduced errors on the loss; replays both sides")
       ->group(kCommon);
@@ -167,6 +168,7 @@ void CheckRequired(const CompareArgs& a, std::vector<Error>& out) {
       out.push_back(MissingOption("-i", "give the compare.json that names the two dumps"));
     return;
   }
+  if (a.search.alone()) return CheckCulpritPaths(a.search, a.target_path, a.golden_path, out);
   if (a.target_path.empty()) out.push_back(MissingOption("-tp", "give the dump under test"));
   if (a.golden_path.empty()) out.push_back(MissingOption("-gp", "give the reference dump"));
 }

@@ -9,6 +9,7 @@
 #include "app/compare_app.h"
 #include "base/error.h"
 #include "cli/completion.h"
+#include "cli/culprit_command.h"
 #include "cli/terminal.h"
 
 namespace msprobe::cli {
@@ -29,6 +30,7 @@ struct CompareArgs {
   std::string fail_on;  // words separated by commas
   bool no_html = false, html = false;
   bool culprit = false, no_culprit = false, loss_impact = false;
+  CulpritArgs search;
   bool consistent_check = false;
   std::string backend;
   bool diff_analyze = false, resume = false;

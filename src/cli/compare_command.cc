@@ -273,9 +273,12 @@ app::CompareOptions MakeOptions(const CompareArgs& args, LogSink& log, FailOn& f
   }
   ReadExtras(args, out, log, problems);
   ReadInput(args, out, log, problems);
+  ReadCulpritArgs(args.search, out, problems);
   if (problems.empty()) {
-    for (Error& e : app::CheckComparePaths(out.target, out.golden))
+    for (Error& e : app::CheckComparePaths(out.target, out.golden)) {
       problems.push_back(std::move(e));
+      if (args.search.one_dump) break;  // both are the one
+    }
   }
   return out;
 }
@@ -366,6 +369,8 @@ int RunCompare(std::span<const std::string> arguments, Face face, const Hooks& h
   const InterruptScope interrupts(cancel);
   if (hooks.replay)
     options.replay = [&](const std::string& jobs) { return hooks.replay(jobs, cancel); };
+  if (args.search.alone())
+    return RunCulpritAlone(args.search, options, fail_on, cancel, quiet, terminal);
   if (args.diff_analyze) {
     return Analyze(options, fail_on, interrupts, cancel, quiet, terminal);
   }
