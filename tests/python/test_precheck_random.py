@@ -12,7 +12,7 @@ from precheck_golden import table
 from precheck_support import Runner, call, msprobe, tensor, write_dump
 
 from msprobe import _core
-from msprobe.precheck.random_ops import compare_samples, judge_dropout
+from msprobe.precheck.random_ops import compare_samples, is_random, judge_dropout
 
 __all__ = ["msprobe"]  # a fixture
 
@@ -75,6 +75,23 @@ def test_rounding_of_equal_draws_is_no_difference(dtype: torch.dtype) -> None:
     device = (source.double() / 0.9 * (1 + 0.4 * torch.finfo(dtype).eps)).to(dtype)
     assert compare_samples("bernoulli_like", reference, device)[0] == "pass"
     assert compare_samples("bernoulli_like", reference, (device * 1.3).to(dtype))[0] == "error"
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("dropout", [0.1, 0.0])
+def test_attention_of_a_module_draws_when_it_drops(dropout: float, training: bool) -> None:
+    """The call as nn.MultiheadAttention writes it; another place of its arguments holds add_zero_attn."""
+    seen: list[tuple[Any, ...]] = []
+    module = torch.nn.MultiheadAttention(4, 2, dropout=dropout)
+    module.train(training)
+    original = torch.nn.functional.multi_head_attention_forward
+    torch.nn.functional.multi_head_attention_forward = lambda *a, **k: seen.append((a, k)) or original(*a, **k)
+    try:
+        module(*[torch.ones(3, 4)] * 3)
+    finally:
+        torch.nn.functional.multi_head_attention_forward = original
+    ((args, kwargs),) = seen
+    assert is_random("multi_head_attention_forward", list(args), kwargs) == (training and dropout > 0)
 
 
 def test_attention_that_is_off_is_an_error() -> None:

@@ -41,7 +41,9 @@ def is_random(name: str, args: list[Any], kwargs: dict[str, Any]) -> bool:
     if name == "scaled_dot_product_attention":
         return bool(kwargs.get("dropout_p", args[4] if len(args) > 4 else 0.0))
     if name == "multi_head_attention_forward":
-        return bool(kwargs.get("training", True)) and bool(kwargs.get("dropout_p", args[9] if len(args) > 9 else 0.0))
+        # (query, key, value, width, heads, weight, bias, bias_k, bias_v, add_zero_attn, dropout_p, …, …, training, …)
+        training = kwargs.get("training", args[13] if len(args) > 13 else True)
+        return bool(training) and bool(kwargs.get("dropout_p", args[10] if len(args) > 10 else 0.0))
     return False
 
 
