@@ -84,8 +84,8 @@ struct HtmlPart {
   // Where errors begin by what is known beside the rows, in order: a group of rows, and why in a
   // sentence. Rows behind the first of them that are not good then follow from it, whatever
   // HtmlView::cause says, and the row of the name `first_name` is the first bad one.
-  std::vector<std::pair<std::string, std::string>> begins;
-  std::string first_name;
+  std::vector<std::pair<std::string, std::string>> begins = {};
+  std::string first_name = {};
   // Largest value of the rows in equal pieces of the table; < 0: none, infinite: no number.
   std::vector<double> strip;
 };
