@@ -317,9 +317,7 @@ class Culprit:
 
     @property
     def code(self) -> str | None:
-        """
-        Where the call stands, as file:line; None: no stack was recorded.
-        """
+        """Where the call stands, as file:line; None: no stack was recorded."""
 
     @property
     def sentence(self) -> str:
