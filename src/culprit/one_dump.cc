@@ -232,6 +232,7 @@ Result<std::vector<double>> ScoresOf(const std::string& dump_json, const Options
   }
   ReplayJobs jobs = AllJobs(*run, options.model);
   jobs.parameters.clear();
+  jobs.limit = 2;  // probes from a score of 1 on: the tail above 1 is what is learned
   std::vector<double> out;
   if (!run->has_files || jobs.calls.empty()) return out;
   MSPROBE_ASSIGN(const ReplayScores scores, Replayed(options.replay, jobs));
