@@ -359,8 +359,9 @@ class Judgement {
       if (world == 0 && whole && !world_must_be_known_) world = n;
       world_ = world;
     }
-    constexpr int64_t kMostRanks = 1 << 20;
-    std::vector<int64_t> out(static_cast<size_t>(std::clamp<int64_t>(*world_, 0, kMostRanks)));
+    // One more than there are dumps is enough to see that one is missing, whatever the footer says.
+    const auto most = static_cast<int64_t>(dumps_.size()) + 1;
+    std::vector<int64_t> out(static_cast<size_t>(std::clamp<int64_t>(*world_, 0, most)));
     for (size_t i = 0; i < out.size(); ++i) out[i] = static_cast<int64_t>(i);
     return out;
   }
