@@ -80,20 +80,20 @@ double StatisticsError(const Row& row) {
 }
 
 Cell ValueCell(const CellValue& value) {
-  switch (value.kind) {
+  switch (value.kind()) {
     case CellValue::Kind::kNone:
       return Cell::Text("None");
     case CellValue::Kind::kUnknown:
       return {};
     case CellValue::Kind::kBool:
-      return Cell::Bool(value.b);
+      return Cell::Bool(value.as_bool());
     case CellValue::Kind::kInt:
-      return Cell::Int(value.i);
+      return Cell::Int(value.as_int());
     case CellValue::Kind::kDouble:
-      return Cell::Double(value.d);
+      return Cell::Double(value.as_double());
     case CellValue::Kind::kBigInt:
     case CellValue::Kind::kText:
-      return Cell::Text(value.text);
+      return Cell::Text(value.text());
   }
   return {};
 }
@@ -229,7 +229,7 @@ void RowMaker::AddSides(const Row& row) {
 
 void RowMaker::AddFigures(const Row& row) {
   if (comparison_.mode != Mode::kTensor) return;
-  const metrics::PairMetrics& m = row.metrics;
+  const metrics::PairMetrics& m = *row.metrics;
   const bool all = row.gate == Gate::kCompared;
   const bool some = all || row.gate == Gate::kZeroDim;
   const auto add = [&](bool there, double value) {
@@ -252,7 +252,7 @@ void RowMaker::AddFigures(const Row& row) {
 // bound.
 void RowMaker::AddSketch(const Row& row) {
   if (comparison_.mode == Mode::kTensor) return;
-  const compare::SketchPair& sketch = row.sketch;
+  const compare::SketchPair& sketch = *row.sketch;
   if (sketch.distance) {
     const metrics::SketchDistance& d = *sketch.distance;
     const bool told = !d.below_floor;
@@ -287,7 +287,7 @@ std::span<const Cell> RowMaker::Cells(const Row& row, std::string_view cause, do
   message_ = row.uncompared ? std::string(NotComparedReason(row, comparison_.mode)) : "";
   const std::string more = messages_.Of(row, comparison_.mode);
   if (!more.empty()) message_ += (message_.empty() ? "" : "\n") + more;
-  if (!row.unreadable.empty()) message_ += "\n" + row.unreadable;
+  if (!row.unreadable->empty()) message_ += "\n" + *row.unreadable;
   if (IsWrong(verdict) && !std::isnan(error) && IsResult(row) && !std::isnan(inputs)) {
     message_ += fmt::format("{}relative error {:.2g}; the inputs of this call differ by {:.2g}",
                             message_.empty() ? "" : "\n", error, inputs);
@@ -343,12 +343,13 @@ double RelativeError(const Row& row, Mode mode) {
   if (row.target == nullptr || row.golden == nullptr || mode == Mode::kMd5) return kNothing;
   if (row.dropped_pair) return kNothing;
   if (mode == Mode::kStatistics) {
-    const auto& sketch = row.sketch.distance;
+    const auto& sketch = row.sketch->distance;
     const bool seen = sketch && !sketch->below_floor;
     return Larger(StatisticsError(row), seen ? sketch->relative : kNothing);
   }
   if (row.class_differs || row.gate == Gate::kNonFinitePositions) return kInfinity;
-  if (row.gate == Gate::kZeroDim) return std::isnan(row.metrics.max_rel) ? 0 : row.metrics.max_rel;
+  if (row.gate == Gate::kZeroDim)
+    return std::isnan(row.metrics->max_rel) ? 0 : row.metrics->max_rel;
   if (row.gate != Gate::kCompared || row.relative_l2 < 0) return kNothing;
   return std::isnan(row.relative_l2) ? kInfinity : row.relative_l2;
 }

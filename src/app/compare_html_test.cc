@@ -12,7 +12,7 @@ using compare::Leaf;
 using compare::Mode;
 using compare::Row;
 
-CellValue Number(double d) { return {.kind = CellValue::Kind::kDouble, .d = d}; }
+CellValue Number(double d) { return CellValue::Double(d); }
 
 Leaf Statistics(double max, double min, double mean, double norm) {
   Leaf out;

@@ -147,25 +147,25 @@ void CompareTable::Number(double value) {
 
 // Integers beyond 64 bits keep all their digits in csv; a workbook has doubles only.
 void CompareTable::Value(const CellValue& value) {
-  switch (value.kind) {
+  switch (value.kind()) {
     case CellValue::Kind::kNone:
       return Text("None");
     case CellValue::Kind::kUnknown:
       return Text(kNotAvailable);
     case CellValue::Kind::kBool:
-      cells_.push_back(Cell::Bool(value.b));
+      cells_.push_back(Cell::Bool(value.as_bool()));
       return;
     case CellValue::Kind::kInt:
-      cells_.push_back(Cell::Int(value.i));
+      cells_.push_back(Cell::Int(value.as_int()));
       return;
     case CellValue::Kind::kDouble:
-      return Number(value.d);
+      return Number(value.as_double());
     case CellValue::Kind::kText:
-      return Text(value.text);
+      return Text(value.text());
     case CellValue::Kind::kBigInt:
       break;
   }
-  const std::string_view digits = value.text;
+  const std::string_view digits = value.text();
   uint64_t u = 0;
   const auto [end, code] = std::from_chars(digits.data(), digits.data() + digits.size(), u);
   if (code == std::errc() && end == digits.data() + digits.size()) {
@@ -212,7 +212,7 @@ void CompareTable::AddStart(const Row& row) {
 }
 
 void CompareTable::AddTensor(const Row& row) {
-  const metrics::PairMetrics& m = row.metrics;
+  const metrics::PairMetrics& m = *row.metrics;
   if (row.gate == Gate::kZeroDim) {
     Text("unsupported");
     Text("unsupported");
@@ -270,6 +270,7 @@ void CompareTable::AddOldStatistics(const Row& row) {
     double difference = 0, golden = 0;
   };
   std::array<Pair, 4> pairs;
+  const compare::StatCells cells = compare::StatisticsCells(row);
   if (row.target != nullptr && row.golden != nullptr) {
     const std::array<const CellValue*, 4> n = {&row.target->max, &row.target->min,
                                                &row.target->mean, &row.target->norm};
@@ -280,7 +281,8 @@ void CompareTable::AddOldStatistics(const Row& row) {
       pairs[i].numbers = IsOldNumber(*n[i], x) && IsOldNumber(*b[i], y);
       pairs[i].golden = y;
       // The engine subtracts integers exactly.
-      pairs[i].difference = row.diff[i].kind == StatCell::Kind::kNumber ? row.diff[i].value : x - y;
+      pairs[i].difference =
+          cells.diff[i].kind == StatCell::Kind::kNumber ? cells.diff[i].value : x - y;
     }
   }
   for (const Pair& p : pairs) p.numbers ? Number(p.difference) : Text(kNotAvailable);
@@ -297,8 +299,9 @@ void CompareTable::AddOldStatistics(const Row& row) {
 
 void CompareTable::AddStatistics(const Row& row) {
   if (face_ == Face::kOld && !OldReleaseParts(row)) return AddOldStatistics(row);
-  for (const StatCell& cell : row.diff) StatText(cell);
-  for (const StatCell& cell : row.relative) StatText(cell);
+  const compare::StatCells cells = compare::StatisticsCells(row);
+  for (const StatCell& cell : cells.diff) StatText(cell);
+  for (const StatCell& cell : cells.relative) StatText(cell);
 }
 
 void CompareTable::AddStats(const Leaf* leaf) {
@@ -335,12 +338,16 @@ void CompareTable::AddEnd(const Row& row) {
     if (stack == nullptr) {
       Text(kNotAvailable);
     } else {
-      std::string list = "[";
-      for (const std::string& line : *stack) {
-        if (list.size() > 1) list += ", ";
-        list += PyStringRepr(line);
+      if (stack != last_stack_) {
+        last_stack_ = stack;
+        last_stack_text_.assign(1, '[');
+        for (const std::string& line : *stack) {
+          if (last_stack_text_.size() > 1) last_stack_text_ += ", ";
+          last_stack_text_ += PyStringRepr(line);
+        }
+        last_stack_text_ += ']';
       }
-      Own(list + "]");
+      Text(last_stack_text_);
     }
   }
   if (mode == Mode::kTensor) {
@@ -388,7 +395,7 @@ std::span<const Cell> CompareTable::Cells(size_t index) {
     AddStats(row.golden);
   }
   AddEnd(row);
-  if (ShowsSketch(comparison_)) AddSketch(row.sketch);
+  if (ShowsSketch(comparison_)) AddSketch(*row.sketch);
   assert(cells_.size() == columns_.size());
   return cells_;
 }

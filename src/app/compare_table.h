@@ -55,6 +55,8 @@ class CompareTable {
   std::vector<std::string>
       scratch_;  // texts of the current row; never resized, so views into it stay
   size_t used_ = 0;
+  const std::vector<std::string>* last_stack_ = nullptr;
+  std::string last_stack_text_;  // of last_stack_: entries that follow each other share theirs
 };
 
 }  // namespace msprobe::app

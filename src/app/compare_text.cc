@@ -50,7 +50,7 @@ std::string Repeated(const std::string& text, int times) {
 // the two ratios after the notes of MaxAbsErr and MaxRelativeErr (compare.md 7.4).
 std::string ZeroDimText(const Row& row) {
   const std::string before = Repeated(std::string(kZeroDimNote), 4);
-  return Repeated(before + NonFiniteNotes(row.metrics), 4);
+  return Repeated(before + NonFiniteNotes(*row.metrics), 4);
 }
 
 std::string OldTensorMessage(const Row& row) {
@@ -63,7 +63,7 @@ std::string OldTensorMessage(const Row& row) {
     out += GateText(row, Face::kOld);
     if (row.gate == Gate::kCompared) {
       if (row.dtype_differs) out += kDtypeDiffers;
-      out += MetricNotes(row.metrics);
+      out += MetricNotes(*row.metrics);
     }
   }
   if (row.fuzzy && row.golden != nullptr) out += kFuzzyNote;
@@ -86,7 +86,7 @@ void AddOwnReasons(const Row& row, Mode mode, std::vector<std::string>& list) {
   if (row.verdict != compare::Verdict::kUnmatched && !list.empty()) return;
   if (mode == Mode::kTensor && row.gate == Gate::kUnreadable) {
     list.push_back(UnreadableText(row, Face::kNew));
-    if (!row.unreadable.empty()) list.push_back(row.unreadable);
+    if (!row.unreadable->empty()) list.push_back(*row.unreadable);
   } else if (row.gate != Gate::kCompared && row.gate != Gate::kZeroDim &&
              row.gate != Gate::kBothEmpty) {
     list.push_back(GateText(row, Face::kNew));
@@ -148,7 +148,7 @@ std::string GateText(const Row& row, Face face) {
     case Gate::kDTypes:
       return "The dtypes of NPU and Bench are of different kinds, not compared.";
     case Gate::kNoValues:
-      return "Nothing was recorded to compare. " + row.unreadable + ".";
+      return "Nothing was recorded to compare. " + *row.unreadable + ".";
     case Gate::kEmptyGolden:
       return "The Bench tensor is empty, that of NPU is not, can not compare.";
     case Gate::kBothEmpty:
@@ -283,20 +283,20 @@ std::string_view NotComparedReason(const Row& row, Mode mode) {
 }
 
 std::string FigureText(const compare::CellValue& cell) {
-  switch (cell.kind) {
+  switch (cell.kind()) {
     case compare::CellValue::Kind::kNone:
       return "None";
     case compare::CellValue::Kind::kUnknown:
       return {};
     case compare::CellValue::Kind::kBool:
-      return cell.b ? "True" : "False";
+      return cell.as_bool() ? "True" : "False";
     case compare::CellValue::Kind::kInt:
-      return std::to_string(cell.i);
+      return std::to_string(cell.as_int());
     case compare::CellValue::Kind::kDouble:
-      return PyFloatRepr(cell.d);
+      return PyFloatRepr(cell.as_double());
     case compare::CellValue::Kind::kBigInt:
     case compare::CellValue::Kind::kText:
-      return std::string(cell.text);
+      return std::string(cell.text());
   }
   return {};
 }

@@ -72,10 +72,10 @@ void WriteItem(json::Writer& w, const Comparison& comparison, CompareTable& tabl
   const Leaf& golden = row.golden == nullptr ? none : *row.golden;
   w.Key("state").String(StateName(row.target->state));
   w.Key("api_origin_name").String(entry);
-  w.Key("NPU P2POp op").String(OrNone(row.target->p2p_op));
-  w.Key("Bench P2POp op").String(OrNone(golden.p2p_op));
-  w.Key("NPU P2POp peer").String(OrNone(row.target->p2p_peer));
-  w.Key("Bench P2POp peer").String(OrNone(golden.p2p_peer));
+  w.Key("NPU P2POp op").String(OrNone(row.target->more->p2p_op));
+  w.Key("Bench P2POp op").String(OrNone(golden.more->p2p_op));
+  w.Key("NPU P2POp peer").String(OrNone(row.target->more->p2p_peer));
+  w.Key("Bench P2POp peer").String(OrNone(golden.more->p2p_peer));
   w.EndObject();
 }
 
@@ -114,21 +114,21 @@ Status WriteRankReport(const Part& part, compare::Face face, const CancelToken* 
 }
 
 void WriteValue(json::Writer& w, const CellValue& value) {
-  switch (value.kind) {
+  switch (value.kind()) {
     case CellValue::Kind::kBool:
-      w.Bool(value.b);
+      w.Bool(value.as_bool());
       return;
     case CellValue::Kind::kInt:
-      w.Int(value.i);
+      w.Int(value.as_int());
       return;
     case CellValue::Kind::kDouble:
-      w.Double(value.d);
+      w.Double(value.as_double());
       return;
     case CellValue::Kind::kBigInt:
-      w.Raw(value.text);
+      w.Raw(value.text());
       return;
     case CellValue::Kind::kText:
-      w.String(value.text);
+      w.String(value.text());
       return;
     case CellValue::Kind::kNone:
       w.String("None");
@@ -157,7 +157,7 @@ void WriteLeaves(json::Writer& w, const Part& part, const EntryDifference& entry
       w.Key("NPU l2norm");
       WriteValue(w, leaf.norm);
     }
-    w.Key("NPU P2POp peer").String(OrNone(leaf.p2p_peer));
+    w.Key("NPU P2POp peer").String(OrNone(leaf.more->p2p_peer));
     w.EndObject();
   }
   w.EndObject();

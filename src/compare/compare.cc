@@ -43,7 +43,7 @@ bool IsStatisticsTask(std::string_view task) { return task == "statistics"; }
 
 bool HasStatistics(const Side& side) {
   return std::any_of(side.leaves.begin(), side.leaves.end(), [](const Leaf& leaf) {
-    return leaf.is_tensor && leaf.norm.kind != CellValue::Kind::kNone;
+    return leaf.is_tensor && leaf.norm.kind() != CellValue::Kind::kNone;
   });
 }
 
@@ -233,12 +233,17 @@ uint64_t LeaveOutGoldenOnly(const Comparison::Store& store, std::vector<Row>& ro
   return left_out;
 }
 
-Status ReadBoth(const Input& input, unsigned workers, Comparison::Store& store) {
+Status ReadBoth(const Input& input, const Options& options, Comparison::Store& store) {
   Status status[2];
-  ParallelFor(2, workers, [&](size_t i) {
+  const auto read = [&](size_t i) {
     status[i] = i == 0 ? ReadSide(input.target_json, store.target)
                        : ReadSide(input.golden_json, store.golden);
-  });
+  };
+  if (options.cores != nullptr) {
+    ParallelFor(2, *options.cores, read);
+  } else {
+    ParallelFor(2, options.workers, read);
+  }
   for (Status& s : status) MSPROBE_TRY(std::move(s));
   return {};
 }
@@ -273,10 +278,11 @@ Status MatchConsistent(const Input& input, const Options& options, Comparison::S
 void CompareStatistics(std::vector<Row>& rows, RuleSet rules) {
   for (Row& row : rows) {
     if (!row.target || !row.golden || row.gate == Gate::kDTypes) continue;
-    StatisticsMetrics(row, rules);
+    row.has_statistics = true;
+    row.default_words = rules == RuleSet::kDefault;
     const bool tensors = row.target->is_tensor && row.golden->is_tensor;
     if (rules == RuleSet::kDefault && tensors && row.gate != Gate::kNoValues) {
-      row.evidence = StatisticsEvidence(*row.target, *row.golden, row.sketch);
+      row.evidence = StatisticsEvidence(*row.target, *row.golden, *row.sketch);
     }
   }
 }
@@ -323,7 +329,7 @@ Result<Comparison> CompareRank(const Input& input, const Options& options, LogSi
                                ProgressSink& progress, const CancelToken* cancel) {
   Comparison out;
   auto store = std::make_shared<Comparison::Store>();
-  MSPROBE_TRY(ReadBoth(input, options.workers, *store));
+  MSPROBE_TRY(ReadBoth(input, options, *store));
   if (cancel && cancel->cancelled()) return Error(ErrorCode::kCancelled, "interrupted");
   MSPROBE_ASSIGN(out.mode,
                  DetectMode(store->target, store->golden, input, options.rules, out.notes));
@@ -360,6 +366,7 @@ Result<Comparison> CompareRank(const Input& input, const Options& options, LogSi
   }
   if (out.mode == Mode::kTensor) {
     MSPROBE_TRY(CompareTensors(out.rows, folders, options, progress, cancel));
+    if (options.share) return out;
     out.interrupted = std::any_of(out.rows.begin(), out.rows.end(),
                                   [](const Row& row) { return row.gate == Gate::kNotReached; });
     if (options.rules == RuleSet::kDefault) StatisticsWhereFilesLack(out.rows);

@@ -2,9 +2,11 @@
 // app; here outcomes are enums.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <string>
@@ -34,15 +36,47 @@ enum class Mode : uint8_t { kTensor, kStatistics, kMd5 };
 enum class RuleSet : uint8_t { kBase, kDefault, kUpstream };
 enum class State : uint8_t { kInput, kOutput, kParameters, kParametersGrad, kDebug };
 
-// A statistic or scalar as the dump has it: for cells and comparison (compare.md 4.3, 4.4).
-struct CellValue {
+// A statistic or scalar as the dump has it: for cells and comparison (compare.md 4.3, 4.4). A dump
+// has four of them per leaf, hence the 16 bytes; each accessor is for its own kinds only.
+class CellValue {
+ public:
   enum class Kind : uint8_t { kNone, kUnknown, kBool, kInt, kBigInt, kDouble, kText };
-  Kind kind = Kind::kNone;  // kNone: text `None`; kUnknown: `N/A`
-  bool b = false;
-  int64_t i = 0;
-  double d = 0;
-  std::string_view text = {};  // kText, kBigInt
+  CellValue() = default;  // kNone: text `None`; kUnknown: `N/A`
+  static CellValue Bool(bool value);
+  static CellValue Int(int64_t value);
+  static CellValue Double(double value);
+  // Borrowed; texts beyond 4 GiB are cut.
+  static CellValue Text(std::string_view text) { return Borrow(Kind::kText, text); }
+  static CellValue BigInt(std::string_view digits) { return Borrow(Kind::kBigInt, digits); }
+
+  Kind kind() const { return kind_; }
+  bool as_bool() const { return u_.b; }    // kBool
+  int64_t as_int() const { return u_.i; }  // kInt
+  double as_double() const;                // kDouble; kBigInt: the nearest, or an infinity
+  std::string_view text() const {          // kText; kBigInt: the digits
+    return {u_.chars, size_};
+  }
+
+ private:
+  static CellValue Borrow(Kind kind, std::string_view text);
+  Kind kind_ = Kind::kNone;
+  uint32_t size_ = 0;
+  union {
+    bool b;
+    int64_t i;
+    double d;
+    const char* chars;
+  } u_ = {};
 };
+
+// What few leaves have.
+struct LeafMore {
+  std::string_view word;              // of a memory format, which has no `value`
+  std::string_view lack_reason;       // behind Leaf::lack
+  std::string_view hash64;            // of the elements, 16 hex digits; empty: not recorded
+  std::string_view p2p_op, p2p_peer;  // of a P2POp, else empty (`None`)
+};
+inline constexpr LeafMore kNothingMore;
 
 // One leaf of one side. Texts live as long as the Comparison's store.
 struct Leaf {
@@ -53,7 +87,6 @@ struct Leaf {
   CellValue max, min, mean, norm;
   std::string_view md5;        // "N/A" for null leaves
   std::string_view data_name;  // "" = no file (`-1`)
-  std::string_view word;       // of a memory format, which has no `value`
   enum class Grad : uint8_t { kUnknown, kFalse, kTrue } requires_grad = Grad::kUnknown;
   bool is_null = false;     // a null leaf
   bool is_tensor = false;   // has a dtype of its own: a tensor, not a Python value
@@ -63,11 +96,9 @@ struct Leaf {
   bool no_storage = false;  // meta and fake tensors: there are no values
   // Why there is nothing to compare although a leaf stands there; `lack_reason` says more.
   enum class Lack : uint8_t { kNothing, kMalformed, kAbsent, kNoValue } lack = Lack::kNothing;
-  std::string_view lack_reason;
-  int64_t nan = -1, inf = -1;         // counts of elements; -1: not recorded
-  int64_t sketch = -1;                // index in Side::sketches; -1: none, or one that lies
-  std::string_view hash64;            // of the elements, 16 hex digits; empty: not recorded
-  std::string_view p2p_op, p2p_peer;  // of a P2POp, else empty (`None`)
+  int64_t nan = -1, inf = -1;  // counts of elements; -1: not recorded
+  int64_t sketch = -1;         // index in Side::sketches; -1: none, or one that lies
+  const LeafMore* more = &kNothingMore;
 };
 
 // Why the metrics of a row are what they are (the gates of compare.md 7.2, in order).
@@ -188,6 +219,72 @@ struct SketchPair {
   enum class Bits : uint8_t { kUnknown, kEqual, kDifferent } bits = Bits::kUnknown;
 };
 
+// The eight cells of a row in statistics mode: max, min, mean, l2norm.
+struct StatCells {
+  std::array<StatCell, 4> diff, relative;
+};
+
+// What few rows have, or those of one mode only: a pointer's size, and the value's own defaults
+// until it is edited.
+template <class T>
+class Rare {
+ public:
+  Rare() = default;
+  Rare(const Rare& other) : value_(other.value_ ? std::make_unique<T>(*other.value_) : nullptr) {}
+  Rare(Rare&&) noexcept = default;
+  Rare& operator=(Rare other) noexcept {
+    value_ = std::move(other.value_);
+    return *this;
+  }
+  ~Rare() = default;
+  const T& operator*() const {
+    static const T kDefault{};
+    return value_ ? *value_ : kDefault;
+  }
+  const T* operator->() const { return &**this; }
+  T& Edit() {
+    if (!value_) value_ = std::make_unique<T>();
+    return *value_;
+  }
+
+ private:
+  std::unique_ptr<T> value_;
+};
+
+// Up to N small values in the order they were added.
+template <class T, size_t N>
+class InlineList {
+ public:
+  using const_iterator = const T*;
+  const T* begin() const { return values_.data(); }
+  const T* end() const { return values_.data() + size_; }
+  size_t size() const { return size_; }
+  bool empty() const { return size_ == 0; }
+  void push_back(T value) { insert(end(), value); }
+  // The list has each value at most once; one that stands there already stays where it is.
+  void insert(const T* before, T value) {
+    if (std::find(begin(), end(), value) != end() || size_ == N) return;
+    const auto at = static_cast<size_t>(before - begin());
+    std::copy_backward(begin() + at, end(), values_.data() + size_ + 1);
+    values_[at] = value;
+    ++size_;
+  }
+  template <class Test>
+  size_t EraseIf(Test test) {
+    const size_t before = size_;
+    size_ = static_cast<uint8_t>(std::remove_if(values_.data(), values_.data() + size_, test) -
+                                 values_.data());
+    return before - size_;
+  }
+  bool operator==(std::initializer_list<T> other) const {
+    return std::equal(begin(), end(), other.begin(), other.end());
+  }
+
+ private:
+  std::array<T, N> values_ = {};
+  uint8_t size_ = 0;
+};
+
 struct Row {
   const Leaf* target = nullptr;  // nullptr: golden-only
   const Leaf* golden = nullptr;  // nullptr: unmatched
@@ -196,28 +293,41 @@ struct Row {
   bool fuzzy = false;       // names differ, matched by the fuzzy matcher
   bool uncompared = false;  // counts as unmatched, whatever word the old face has for it
   Gate gate = Gate::kCompared;
-  std::string unreadable;  // reason of kUnreadable, with the file name; detail of other gates where
-                           // there is one
-  Evidence evidence;       // numbers for the default rules
   bool dtype_differs = false;  // after conversion (gate 11)
   bool class_differs =
       false;  // some NaN or infinity stands against another class or sign (tensor mode)
-  double relative_l2 = -1;       // |N - B| / |B| of the elements, tensor mode; < 0: unknown
-  metrics::PairMetrics metrics;  // tensor mode, kCompared and kZeroDim
-  std::array<StatCell, 4> diff, relative;  // statistics mode: max, min, mean, l2norm
-  SketchPair sketch;
+  bool has_statistics = false;  // statistics mode: both sides' are compared (StatisticsCells)
+  bool default_words = false;   // by the default rules' reading of words (D16)
   bool grad_consistent = true;
-  Verdict verdict = Verdict::kPass;  // new face
-  std::vector<Rule> rules;
-  std::vector<Finding> findings;              // default rule set only
+  Verdict verdict = Verdict::kPass;           // new face
   bool consequence = false;                   // follows from an earlier row; counted apart
   bool merged = false;                        // one side stands for several leaves
   bool proposed = false;                      // paired by likeness (match.h)
   OldAccuracy accuracy = OldAccuracy::kNone;  // old face, tensor mode
   OldResult result = OldResult::kEmpty;       // old face, statistics and md5
-  std::vector<Highlight> highlights;          // old face with highlight
   bool red = false, yellow = false;
-  bool first_of_entry = false;  // carries the stack
+  bool first_of_entry = false;          // carries the stack
+  InlineList<Rule, 12> rules;           // in rule order
+  InlineList<Highlight, 9> highlights;  // old face with highlight
+  Rare<std::string> unreadable;         // reason of kUnreadable, with the file name; detail of
+                                        // other gates where there is one
+  Rare<metrics::PairMetrics> metrics;   // tensor mode, kCompared and kZeroDim
+  Rare<SketchPair> sketch;
+  double relative_l2 = -1;        // |N - B| / |B| of the elements, tensor mode; < 0: unknown
+  Evidence evidence;              // numbers for the default rules
+  std::vector<Finding> findings;  // default rule set only
+};
+
+// Differences of recorded statistics: not available unless has_statistics. Integers are subtracted
+// exactly. With default_words equal texts that are no numbers are no difference of zero (D16): NaN
+// against NaN is NaN, equal words are not available.
+StatCells StatisticsCells(const Row& row);
+// StatisticsCells(row).relative[3] alone.
+StatCell NormErrorCell(const Row& row);
+
+// A part of the tensors of a rank, cut by bytes: the index-th of `count`.
+struct Share {
+  uint32_t index = 0, count = 1;
 };
 
 struct Options {
@@ -236,6 +346,9 @@ struct Options {
   CorePool* cores = nullptr;  // threads shared with other ranks, instead of `workers`
   uint64_t memory_limit = 0;  // bytes of tensor buffers; 0 = a default
   std::shared_ptr<const config::RuleFile> rule_file = {};  // changes of the default set
+  // Tensor mode: figures of the tensors of this part go to the journal, and rows are not judged.
+  std::optional<Share> share = {};
+  std::vector<Share> lost = {};  // tensors that are not read: their reader died each time
 };
 
 using FileMap = std::unordered_map<std::string, std::string>;

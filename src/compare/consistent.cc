@@ -136,25 +136,25 @@ std::vector<Keyed> KeysOf(const Side& side, const Options& options, bool trainin
 }
 
 std::string CellText(const CellValue& v) {
-  switch (v.kind) {
+  switch (v.kind()) {
     case CellValue::Kind::kDouble:
-      return PyFloatRepr(v.d);
+      return PyFloatRepr(v.as_double());
     case CellValue::Kind::kInt:
-      return std::to_string(v.i);
+      return std::to_string(v.as_int());
     case CellValue::Kind::kBool:
-      return v.b ? "True" : "False";
+      return v.as_bool() ? "True" : "False";
     case CellValue::Kind::kNone:
       return "None";
     case CellValue::Kind::kUnknown:
       return "N/A";
     default:
-      return std::string(v.text);
+      return std::string(v.text());
   }
 }
 
 std::optional<double> NumberOf(const CellValue& v) {
-  if (v.kind == CellValue::Kind::kDouble) return v.d;
-  if (v.kind == CellValue::Kind::kInt) return static_cast<double>(v.i);
+  if (v.kind() == CellValue::Kind::kDouble) return v.as_double();
+  if (v.kind() == CellValue::Kind::kInt) return static_cast<double>(v.as_int());
   return std::nullopt;
 }
 
@@ -183,10 +183,8 @@ Leaf Merge(const std::vector<const Leaf*>& parts, std::string_view join, Arena& 
       std::all_of(parts.begin(), parts.end(), [](const Leaf* l) { return !l->data_name.empty(); });
   out.data_name =
       files ? joined(";", [](const Leaf& l) { return l.data_name; }) : std::string_view();
-  out.mean = {.kind = CellValue::Kind::kText,
-              .text = joined(";", [](const Leaf& l) { return CellText(l.mean); })};
-  out.norm = {.kind = CellValue::Kind::kText,
-              .text = joined(";", [](const Leaf& l) { return CellText(l.norm); })};
+  out.mean = CellValue::Text(joined(";", [](const Leaf& l) { return CellText(l.mean); }));
+  out.norm = CellValue::Text(joined(";", [](const Leaf& l) { return CellText(l.norm); }));
   for (const Leaf* part : parts) {
     out.max = Extreme(out.max, part->max, true);
     out.min = Extreme(out.min, part->min, false);

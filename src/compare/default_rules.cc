@@ -262,7 +262,7 @@ void DefaultRules::RowFindings(size_t index) {
   const Leaf& g = *row.golden;
   if (row.proposed) row.findings.push_back({.rule = QRule::kN5});
   if (Overwritten(index)) {
-    std::erase_if(row.rules, [](Rule r) {
+    row.rules.EraseIf([](Rule r) {
       return r == Rule::kR1 || r == Rule::kClass || r == Rule::kR8Error || r == Rule::kR8Warning;
     });
     return TakeOut(row);
@@ -331,9 +331,7 @@ void DefaultRules::TakeOut(Row& row) const {
   const auto t = RecordedDType(row.target->dtype);
   const auto g = RecordedDType(row.golden->dtype);
   const auto take = [&](Rule rule) {
-    const auto before = row.rules.size();
-    std::erase(row.rules, rule);
-    return row.rules.size() != before;
+    return row.rules.EraseIf([&](Rule r) { return r == rule; }) > 0;
   };
   if (t && g && *t != *g) {
     const bool floats = IsFloat(*t) && IsFloat(*g);
@@ -353,7 +351,7 @@ void DefaultRules::TakeOut(Row& row) const {
     const auto is_off = [&](std::string_view id) {
       return std::find(change.off.begin(), change.off.end(), id) != change.off.end();
     };
-    std::erase_if(row.rules, [&](Rule r) { return is_off(RuleId(r)); });
+    row.rules.EraseIf([&](Rule r) { return is_off(RuleId(r)); });
     std::erase_if(row.findings, [&](const Finding& f) { return is_off(RuleId(f.rule)); });
   }
 }

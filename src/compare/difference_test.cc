@@ -102,7 +102,7 @@ class Products : public DumpTest {
     in.target_files = products->target_files();
     const auto result = CompareRank(in, {}, NullLog(), NullProgress(), nullptr);
     EXPECT_TRUE(result.ok());
-    return result->rows[0].gate == Gate::kCompared ? result->rows[0].metrics.max_abs : -1;
+    return result->rows[0].gate == Gate::kCompared ? result->rows[0].metrics->max_abs : -1;
   }
   struct KeepingLog final : LogSink {
     void Log(LogLevel, std::string_view message) override { lines.emplace_back(message); }
@@ -149,7 +149,7 @@ TEST_F(Products, TailsBehindTheValidLengthAreCleared) {
     in.golden_files = products->golden_files();
     const auto result = CompareRank(in, {}, NullLog(), NullProgress(), nullptr);
     EXPECT_TRUE(result.ok());
-    return result->rows.back().metrics.max_abs;
+    return result->rows.back().metrics->max_abs;
   };
   EXPECT_EQ(largest({}), 0.5);
   config::PostprocessConfig off;

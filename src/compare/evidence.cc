@@ -10,15 +10,16 @@ namespace msprobe::compare {
 namespace {
 
 bool HasNoStatistics(const Leaf& leaf) {
-  const auto none = [](const CellValue& c) { return c.kind == CellValue::Kind::kNone; };
+  const auto none = [](const CellValue& c) { return c.kind() == CellValue::Kind::kNone; };
   return none(leaf.max) && none(leaf.min) && none(leaf.mean) && none(leaf.norm);
 }
 
 void NoValues(Row& row, std::string_view side, std::string_view reason) {
   row.gate = Gate::kNoValues;
-  row.unreadable = side;
-  row.unreadable += ": ";
-  row.unreadable += reason;
+  std::string& why = row.unreadable.Edit();
+  why = side;
+  why += ": ";
+  why += reason;
 }
 
 // Both leaves are there and of kinds that may meet.
@@ -29,7 +30,7 @@ void MarkPair(Row& row, Mode mode, RuleSet rules) {
     if (leaf->lack == Leaf::Lack::kNothing) continue;
     // The recorded answers of the original, which bind the other sets, pass what has no value.
     if (leaf->lack == Leaf::Lack::kNoValue && rules != RuleSet::kDefault) continue;
-    return NoValues(row, side, leaf->lack_reason);
+    return NoValues(row, side, leaf->more->lack_reason);
   }
   if (!t.is_tensor || !g.is_tensor) return;
   const bool same_record = t.shape == g.shape && t.dtype == g.dtype;
@@ -111,7 +112,7 @@ Evidence StatisticsEvidence(const Leaf& target, const Leaf& golden, const Sketch
     const CellClass ca = ClassOf(a, x), cb = ClassOf(b, y);
     if (ca != CellClass::kNumber || cb != CellClass::kNumber) {
       out.differs = out.differs || ca != cb || (ca == CellClass::kOther && !SameText(a, b));
-      out.known = out.known || (ca == CellClass::kOther && a.kind == CellValue::Kind::kText);
+      out.known = out.known || (ca == CellClass::kOther && a.kind() == CellValue::Kind::kText);
       return;
     }
     out.known = true;

@@ -54,16 +54,16 @@ std::string_view Short(const Row& row, const Entry& entry) {
 }
 
 std::string CellText(const CellValue& cell) {
-  switch (cell.kind) {
+  switch (cell.kind()) {
     case CellValue::Kind::kBool:
-      return cell.b ? "True" : "False";
+      return cell.as_bool() ? "True" : "False";
     case CellValue::Kind::kInt:
-      return fmt::format("{}", cell.i);
+      return fmt::format("{}", cell.as_int());
     case CellValue::Kind::kDouble:
-      return fmt::format("{:.6g}", cell.d);
+      return fmt::format("{:.6g}", cell.as_double());
     case CellValue::Kind::kText:
     case CellValue::Kind::kBigInt:
-      return std::string(cell.text.substr(0, 40));
+      return std::string(cell.text().substr(0, 40));
     case CellValue::Kind::kNone:
     case CellValue::Kind::kUnknown:
       return "None";
@@ -77,12 +77,13 @@ double Distance(const Row& row, Mode mode) {
   if (!row.golden) return -1;
   if (mode == Mode::kTensor) {
     if (row.gate == Gate::kZeroDim)
-      return std::isnan(row.metrics.max_rel) ? -1 : row.metrics.max_rel;
+      return std::isnan(row.metrics->max_rel) ? -1 : row.metrics->max_rel;
     return row.gate == Gate::kCompared ? row.relative_l2 : -1;
   }
-  switch (row.relative[3].kind) {
+  const StatCell norm = NormErrorCell(row);
+  switch (norm.kind) {
     case StatCell::Kind::kPercent:
-      return row.relative[3].value / 100;
+      return norm.value / 100;
     case StatCell::Kind::kZeroText:
       return 0;
     case StatCell::Kind::kInf:

@@ -17,16 +17,16 @@ namespace {
 constexpr double kLimit = 0.005;  // compare.md 19.1: 0.5 %
 
 std::string CellText(const CellValue& cell) {
-  switch (cell.kind) {
+  switch (cell.kind()) {
     case CellValue::Kind::kBool:
-      return cell.b ? "True" : "False";
+      return cell.as_bool() ? "True" : "False";
     case CellValue::Kind::kInt:
-      return fmt::format("{}", cell.i);
+      return fmt::format("{}", cell.as_int());
     case CellValue::Kind::kDouble:
-      return PyFloatRepr(cell.d);
+      return PyFloatRepr(cell.as_double());
     case CellValue::Kind::kText:
     case CellValue::Kind::kBigInt:
-      return std::string(cell.text.substr(0, 80));
+      return std::string(cell.text().substr(0, 80));
     case CellValue::Kind::kNone:
       return "None";
     case CellValue::Kind::kUnknown:
@@ -148,18 +148,18 @@ CommArguments ArgumentsOf(const std::vector<Row>& rows, const EntryDifference& e
   std::optional<int64_t> first_integer, group_src, group_dst;
   for (size_t i = entry.first; i < entry.last; ++i) {
     const Leaf& leaf = *rows[i].target;
-    if (!leaf.p2p_peer.empty()) AddIntegers(leaf.p2p_peer, out.peers);
+    if (!leaf.more->p2p_peer.empty()) AddIntegers(leaf.more->p2p_peer, out.peers);
     if (leaf.state != State::kInput) continue;
     const std::string_view last = LastComponent(leaf.name);
-    if (leaf.max.kind == CellValue::Kind::kText && last == "group") {
-      AddIntegers(leaf.max.text, out.group);
+    if (leaf.max.kind() == CellValue::Kind::kText && last == "group") {
+      AddIntegers(leaf.max.text(), out.group);
     }
-    if (leaf.is_tensor || leaf.max.kind != CellValue::Kind::kInt) continue;
-    if (last == "src") out.src = leaf.max.i;
-    if (last == "dst") out.dst = leaf.max.i;
-    if (last == "group_src" || last == "src_group") group_src = leaf.max.i;
-    if (last == "group_dst" || last == "dst_group") group_dst = leaf.max.i;
-    if (!first_integer) first_integer = leaf.max.i;
+    if (leaf.is_tensor || leaf.max.kind() != CellValue::Kind::kInt) continue;
+    if (last == "src") out.src = leaf.max.as_int();
+    if (last == "dst") out.dst = leaf.max.as_int();
+    if (last == "group_src" || last == "src_group") group_src = leaf.max.as_int();
+    if (last == "group_dst" || last == "dst_group") group_dst = leaf.max.as_int();
+    if (!first_integer) first_integer = leaf.max.as_int();
   }
   const auto of_group = [&](int64_t place) {
     return place >= 0 && static_cast<size_t>(place) < out.group.size()

@@ -66,16 +66,36 @@ constexpr std::array<Field, 20> kFields = {{{"type", &Fields::type},
                                             {"hash64", &Fields::hash64},
                                             {"sketch", &Fields::sketch}}};
 
+constexpr size_t kSlots = 32, kSizeFactor = 25, kFrontFactor = 9;
+// A slot of its own for each of kFields.
+constexpr size_t SlotOf(std::string_view key) {
+  const auto byte = [](char c) { return static_cast<size_t>(static_cast<unsigned char>(c)); };
+  return (key.size() * kSizeFactor + byte(key.front()) * kFrontFactor + byte(key.back())) % kSlots;
+}
+constexpr std::array<uint8_t, kSlots> kFieldOfSlot = [] {
+  std::array<uint8_t, kSlots> out{};
+  out.fill(kFields.size());
+  for (size_t i = 0; i < kFields.size(); ++i) out[SlotOf(kFields[i].key)] = static_cast<uint8_t>(i);
+  return out;
+}();
+static_assert(
+    [] {
+      for (size_t i = 0; i < kFields.size(); ++i) {
+        if (kFieldOfSlot[SlotOf(kFields[i].key)] != i) return false;
+      }
+      return true;
+    }(),
+    "two fields meet in one slot: choose other factors");
+
 Fields FieldsOf(const Value& object, uint64_t& repeated) {
   Fields fields;
   for (const Value::Member* m = object.members_begin(); m != object.members_end(); ++m) {
-    for (const Field& f : kFields) {
-      if (m->key == f.key) {
-        repeated += fields.*f.member != nullptr;
-        fields.*f.member = &m->value;
-        break;
-      }
-    }
+    if (m->key.empty()) continue;
+    const size_t i = kFieldOfSlot[SlotOf(m->key)];
+    if (i == kFields.size() || m->key != kFields[i].key) continue;
+    const Value* Fields::* const member = kFields[i].member;
+    repeated += fields.*member != nullptr;
+    fields.*member = &m->value;
   }
   return fields;
 }
@@ -173,13 +193,14 @@ class Flattener {
   explicit Flattener(Side& side) : side_(side) {}
 
   void AddEntry(std::string_view name, const Value& value) {
-    auto [it, fresh] = places_.try_emplace(std::string(name), side_.entries.size());
-    if (fresh) {
-      side_.entries.push_back({.name = std::string(name)});
-    } else {
+    side_.entries.push_back({.name = std::string(name)});
+    const auto [place, fresh] = places_.try_emplace(
+        side_.entries.back().name, static_cast<uint32_t>(side_.entries.size() - 1));
+    if (!fresh) {
+      side_.entries.pop_back();
       ++side_.duplicates;
     }
-    index_ = static_cast<uint32_t>(it->second);
+    index_ = place->second;
     Entry& entry = side_.entries[index_];
     entry.first = side_.leaves.size();
     Flatten(name, value);
@@ -278,6 +299,11 @@ class Flattener {
     return leaf;
   }
 
+  LeafMore& More(Leaf& leaf) {
+    if (leaf.more == &kNothingMore) leaf.more = &side_.more.emplace_back();
+    return side_.more.back();  // of the leaf at work
+  }
+
   void AddUnknown(State state) {
     Leaf& leaf = NewLeaf(state);
     leaf.name = side_.arena.Copy(path_);
@@ -290,7 +316,7 @@ class Flattener {
     const Value* code = note->Find("code");
     const Value* reason = note->Find("reason");
     leaf.lack = Leaf::Lack::kAbsent;
-    leaf.lack_reason = side_.pool.Intern(
+    More(leaf).lack_reason = Pooled(
         fmt::format("{}: {}", code ? json::PyStr(*code) : "?", reason ? json::PyStr(*reason) : ""));
   }
 
@@ -302,7 +328,7 @@ class Flattener {
     leaf.dtype = ClassText(&value);
     leaf.shape = "[]";
     leaf.lack = Leaf::Lack::kMalformed;
-    leaf.lack_reason = "a bare value stands where a record is expected";
+    More(leaf).lack_reason = "a bare value stands where a record is expected";
     ++side_.malformed;
   }
 
@@ -314,8 +340,8 @@ class Flattener {
       AddUnknown(state);
     }
     Leaf& leaf = side_.leaves.back();
-    if (const Value* op = object.Find("op")) leaf.p2p_op = Text(*op);
-    if (const Value* peer = object.Find("peer")) leaf.p2p_peer = Text(*peer);
+    if (const Value* op = object.Find("op")) More(leaf).p2p_op = Text(*op);
+    if (const Value* peer = object.Find("peer")) More(leaf).p2p_peer = Text(*peer);
   }
 
   void AddLeaf(const Fields& f, State state) {
@@ -333,7 +359,9 @@ class Flattener {
     leaf.has_sum = !IsFalsy(f.md5);
     if (f.nan && f.nan->is_int()) leaf.nan = f.nan->as_int();
     if (f.inf && f.inf->is_int()) leaf.inf = f.inf->as_int();
-    if (f.hash64 && f.hash64->is_string()) leaf.hash64 = side_.arena.Copy(f.hash64->as_string());
+    if (f.hash64 && f.hash64->is_string() && f.hash64->size() > 0) {
+      More(leaf).hash64 = side_.arena.Copy(f.hash64->as_string());
+    }
     leaf.md5 = IsFalsy(f.md5) ? Crc(f.value) : Text(*f.md5);
     if (IsFalsy(f.dtype)) return FillValue(f, leaf);
     leaf.is_tensor = true;
@@ -375,31 +403,31 @@ class Flattener {
       leaf.shape = f.value ? Text(*f.value) : "None";
     } else if (type == "slice") {
       leaf.dtype = "slice";
-      leaf.shape = side_.pool.Intern(ArrayShapeText(f.value));
+      leaf.shape = Pooled(ArrayShapeText(f.value));
     } else if (type == "ellipsis") {
       leaf.dtype = "ellipsis";
       Everywhere(leaf, ValueCell(f.value));
     } else if (IsPeerName(leaf.name)) {
-      leaf.dtype = side_.pool.Intern(type);
+      leaf.dtype = Pooled(type);
       leaf.md5 = f.value ? Text(*f.value) : "None";
-      Everywhere(leaf, {.kind = CellValue::Kind::kText, .text = leaf.md5});
+      Everywhere(leaf, CellValue::Text(leaf.md5));
     } else if (type == "torch.ProcessGroup") {
       leaf.dtype = "torch.ProcessGroup";
       leaf.md5 = f.group_ranks ? Text(*f.group_ranks) : "None";
-      Everywhere(leaf, {.kind = CellValue::Kind::kText, .text = leaf.md5});
+      Everywhere(leaf, CellValue::Text(leaf.md5));
     } else {
       leaf.dtype = ClassText(f.value);
       Everywhere(leaf, ValueCell(f.value));
     }
     if (IsTensorType(f.type)) {
       leaf.lack = Leaf::Lack::kMalformed;
-      leaf.lack_reason = "a tensor without dtype";
+      More(leaf).lack_reason = "a tensor without dtype";
       ++side_.malformed;
     } else if (!f.value && !f.group_ranks && !f.format) {
       leaf.lack = Leaf::Lack::kNoValue;
-      leaf.lack_reason = "no value was recorded";
+      More(leaf).lack_reason = "no value was recorded";
     } else if (!f.value && f.format) {
-      leaf.word = Text(*f.format);
+      More(leaf).word = Text(*f.format);
     }
   }
 
@@ -411,11 +439,11 @@ class Flattener {
   // bools.
   CellValue Statistic(const Value* v) {
     if (v && v->is_bool()) {
-      return {.kind = CellValue::Kind::kText, .text = v->as_bool() ? "True" : "False"};
+      return CellValue::Text(v->as_bool() ? "True" : "False");
     }
     double number = 0;
     if (v && v->is_string() && ParsePyFloat(v->as_string(), number)) {
-      return {.kind = CellValue::Kind::kDouble, .d = number};
+      return CellValue::Double(number);
     }
     return ValueCell(v);
   }
@@ -426,15 +454,15 @@ class Flattener {
       case Value::Type::kNull:
         return {};
       case Value::Type::kBool:
-        return {.kind = CellValue::Kind::kBool, .b = v->as_bool()};
+        return CellValue::Bool(v->as_bool());
       case Value::Type::kInt:
-        return {.kind = CellValue::Kind::kInt, .i = v->as_int()};
+        return CellValue::Int(v->as_int());
       case Value::Type::kDouble:
-        return {.kind = CellValue::Kind::kDouble, .d = v->as_double()};
+        return CellValue::Double(v->as_double());
       case Value::Type::kBigInt:
-        return {.kind = CellValue::Kind::kBigInt, .d = v->as_double(), .text = Text(*v)};
+        return CellValue::BigInt(Text(*v));
       default:
-        return {.kind = CellValue::Kind::kText, .text = Text(*v)};
+        return CellValue::Text(Text(*v));
     }
   }
 
@@ -448,14 +476,24 @@ class Flattener {
       scratch_ += fmt::format_int(extent.as_int()).c_str();
     }
     scratch_ += ']';
-    return side_.pool.Intern(scratch_);
+    return Pooled(scratch_);
+  }
+
+  // The pool's copy of a text that repeats: mostly one of the last few.
+  std::string_view Pooled(std::string_view text) {
+    if (text.empty()) return {};
+    const auto byte = [](char c) { return static_cast<size_t>(static_cast<unsigned char>(c)); };
+    const size_t slot = text.size() * 31 + byte(text[text.size() / 2]) * 7 + byte(text.back());
+    std::string_view& recent = recent_[slot % recent_.size()];
+    if (recent != text) recent = side_.pool.Intern(text);
+    return recent;
   }
 
   // str(value); short texts repeat, long ones hardly do.
   std::string_view Text(const Value& v) {
-    if (v.is_string() && v.size() <= 32) return side_.pool.Intern(v.as_string());
+    if (v.is_string() && v.size() <= 32) return Pooled(v.as_string());
     if (v.is_string()) return side_.arena.Copy(v.as_string());
-    return side_.pool.Intern(json::PyStr(v));
+    return Pooled(json::PyStr(v));
   }
 
   std::string_view Crc(const Value* v) {
@@ -463,11 +501,12 @@ class Flattener {
     const std::string text = json::PyStr(*v);
     const uint32_t crc =
         kernels::Crc32(0, reinterpret_cast<const std::byte*>(text.data()), text.size());
-    return side_.pool.Intern(fmt::format("{:08x}", crc));
+    return Pooled(fmt::format("{:08x}", crc));
   }
 
   Side& side_;
-  std::unordered_map<std::string, size_t> places_;
+  std::unordered_map<std::string_view, uint32_t> places_;  // names are those of the entries
+  std::array<std::string_view, 64> recent_ = {};           // of the pool
   std::string path_, scratch_;
   const Value* absent_ = nullptr;  // of the entry: leaf path to the reason it was not recorded
   size_t entry_length_ = 0;        // of the entry's name at the start of path_

@@ -33,12 +33,13 @@ std::optional<double> DifferenceOf(const Row& row, Mode mode) {
   if (!row.golden || !row.target || row.gate == Gate::kDTypes) return std::nullopt;
   if (mode == Mode::kTensor) {
     if (row.gate != Gate::kCompared && row.gate != Gate::kZeroDim) return std::nullopt;
-    if (std::isnan(row.metrics.max_abs)) return std::nullopt;
-    return row.metrics.max_abs;
+    if (std::isnan(row.metrics->max_abs)) return std::nullopt;
+    return row.metrics->max_abs;
   }
-  switch (row.diff[0].kind) {
+  const StatCell largest = StatisticsCells(row).diff[0];
+  switch (largest.kind) {
     case StatCell::Kind::kNumber:
-      return row.diff[0].value;
+      return largest.value;
     case StatCell::Kind::kInf:
       return HUGE_VAL;
     case StatCell::Kind::kNegInf:
@@ -68,9 +69,9 @@ Figures FiguresOf(const Row& row, Mode mode) {
             IsPlainNumber(row.golden->max, unused);
   if (!f.pairs) return f;
   if (mode == Mode::kTensor && row.gate == Gate::kCompared) {
-    f.ratio = row.metrics.below_thousandth;
-    if (row.metrics.cosine_case == metrics::CosineCase::kValue) f.cosine = row.metrics.cosine;
-    if (row.metrics.cosine_case == metrics::CosineCase::kBothZero) f.cosine = 1;
+    f.ratio = row.metrics->below_thousandth;
+    if (row.metrics->cosine_case == metrics::CosineCase::kValue) f.cosine = row.metrics->cosine;
+    if (row.metrics->cosine_case == metrics::CosineCase::kBothZero) f.cosine = 1;
   } else if (mode == Mode::kStatistics) {
     f.relative = RelativeOfMax(row);
   }
@@ -165,7 +166,7 @@ class Painter {
   static void Settle(Row& row) {
     row.red = std::any_of(row.highlights.begin(), row.highlights.end(), IsRed);
     row.yellow = !row.red && !row.highlights.empty();
-    if (row.red) std::erase_if(row.highlights, [](Highlight h) { return !IsRed(h); });
+    if (row.red) row.highlights.EraseIf([](Highlight h) { return !IsRed(h); });
   }
 
   std::vector<Row>& rows_;

@@ -53,14 +53,15 @@ bool IsWarning(Rule rule) {
 // row's own test.
 bool NormError(const Row& row, double& value) {
   if (!row.golden || row.gate == Gate::kDTypes) return false;
-  if (row.relative[3].kind != StatCell::Kind::kPercent) return false;
-  value = row.relative[3].value / 100;
+  const StatCell cell = NormErrorCell(row);
+  if (cell.kind != StatCell::Kind::kPercent) return false;
+  value = cell.value / 100;
   return true;
 }
 double OwnNormError(const Row& row) {
   double value = 0;
   if (NormError(row, value)) return value;
-  return row.golden && row.relative[3].kind == StatCell::Kind::kInf ? HUGE_VAL : 0;
+  return row.golden && NormErrorCell(row).kind == StatCell::Kind::kInf ? HUGE_VAL : 0;
 }
 
 // Figures of one row that count for its entry. Tensors whose recorded shapes differ are R6's
@@ -71,16 +72,16 @@ bool CountsForEntry(const Row& row) {
 
 bool RatioOf(const Row& row, double& value) {
   if (!CountsForEntry(row)) return false;
-  value = row.metrics.below_thousandth;
+  value = row.metrics->below_thousandth;
   return true;
 }
 bool CosineCell(const Row& row, double& value) {
-  const metrics::CosineCase c = row.metrics.cosine_case;
+  const metrics::CosineCase c = row.metrics->cosine_case;
   if (c == metrics::CosineCase::kBothZero) {
     value = 1;
     return true;
   }
-  value = row.metrics.cosine;
+  value = row.metrics->cosine;
   return c == metrics::CosineCase::kValue;
 }
 
@@ -92,7 +93,7 @@ using Reader = bool (*)(const Row&, double&);
 
 // The same for training against inference, whose shapes differ by dimensions of 1 and by fusion.
 bool FusedRatioOf(const Row& row, double& value) {
-  value = row.metrics.below_thousandth;
+  value = row.metrics->below_thousandth;
   return row.golden && row.gate == Gate::kCompared;
 }
 bool FusedCosineOf(const Row& row, double& value) {
@@ -239,11 +240,11 @@ class GroupJudge {
     double x = 0, y = 0;
     if (IsPlainNumber(t.max, x) && IsPlainNumber(g.max, y)) {
       const bool floating =
-          t.max.kind == CellValue::Kind::kDouble || g.max.kind == CellValue::Kind::kDouble;
+          t.max.kind() == CellValue::Kind::kDouble || g.max.kind() == CellValue::Kind::kDouble;
       if (!floating) return !SameText(t.max, g.max);
       return !(x == y) && !(std::abs(x - y) <= metrics::NoiseLevel(DType::kF32) * std::abs(y));
     }
-    return t.word != g.word || !SameText(t.max, g.max) || t.md5 != g.md5;
+    return t.more->word != g.more->word || !SameText(t.max, g.max) || t.md5 != g.md5;
   }
 
   void ChecksumRule(Row& row) const {
@@ -383,8 +384,8 @@ OldAccuracy AccuracyOf(const Row& row) {
   if (row.gate == Gate::kNonFinitePositions) return OldAccuracy::kNo;
   if (row.gate != Gate::kCompared) return OldAccuracy::kNone;
   double cosine = 0;
-  const double largest = row.metrics.max_abs;
-  if (row.metrics.cosine_case == metrics::CosineCase::kOneElement) return OldAccuracy::kNone;
+  const double largest = row.metrics->max_abs;
+  if (row.metrics->cosine_case == metrics::CosineCase::kOneElement) return OldAccuracy::kNone;
   if (!CosineCell(row, cosine) || std::isnan(cosine) || std::isnan(largest))
     return OldAccuracy::kNo;
   if (cosine < 0.99 && largest > 0.001) return OldAccuracy::kNo;

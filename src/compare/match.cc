@@ -376,9 +376,25 @@ bool MayCompare(std::string_view target_dtype, std::string_view golden_dtype, Ru
 }
 
 std::optional<DType> RecordedDType(std::string_view text) {
-  std::string lower(text);
-  for (char& c : lower) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  return DTypeFromTorchName(lower);
+  // Asked of every leaf several times, and dumps have a handful of types.
+  struct Recent {
+    std::array<char, 31> text;
+    uint8_t size = 0;
+    std::optional<DType> dtype;
+  };
+  constexpr size_t kSlots = 16;
+  thread_local std::array<Recent, kSlots> recent;
+  std::array<char, 31> buffer;
+  if (text.size() > buffer.size() || text.empty()) return std::nullopt;
+  Recent& slot = recent[(text.size() + static_cast<unsigned char>(text.back())) % kSlots];
+  if (std::string_view(slot.text.data(), slot.size) == text) return slot.dtype;
+  std::transform(text.begin(), text.end(), buffer.begin(), [](char c) {
+    return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  });
+  slot.dtype = DTypeFromTorchName({buffer.data(), text.size()});
+  slot.size = static_cast<uint8_t>(text.size());
+  std::copy(text.begin(), text.end(), slot.text.begin());
+  return slot.dtype;
 }
 
 std::string SqueezedText(std::string_view shape) {

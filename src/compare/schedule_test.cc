@@ -90,7 +90,7 @@ TEST_F(Schedule, FiguresDoNotDependOnTheNumberOfThreads) {
     ASSERT_TRUE(many.ok());
     ASSERT_EQ(many->rows.size(), one->rows.size());
     for (size_t i = 0; i < one->rows.size(); ++i) {
-      const metrics::PairMetrics &a = one->rows[i].metrics, &b = many->rows[i].metrics;
+      const metrics::PairMetrics &a = *one->rows[i].metrics, &b = *many->rows[i].metrics;
       EXPECT_EQ(a.cosine, b.cosine) << i;
       EXPECT_EQ(a.euclidean, b.euclidean) << i;
       EXPECT_EQ(a.max_rel, b.max_rel) << i;

@@ -21,9 +21,9 @@ void NoteBad(const Side& side, std::string_view which, std::vector<std::string>&
 
 SketchPair::Bits BitsOf(const Leaf& target, const Leaf& golden) {
   using Bits = SketchPair::Bits;
-  if (target.hash64.empty() || golden.hash64.empty()) return Bits::kUnknown;
+  if (target.more->hash64.empty() || golden.more->hash64.empty()) return Bits::kUnknown;
   // The hash is of bits: those of another type or number of elements cannot be the same.
-  const bool equal = target.hash64 == golden.hash64 && target.dtype == golden.dtype &&
+  const bool equal = target.more->hash64 == golden.more->hash64 && target.dtype == golden.dtype &&
                      target.shape == golden.shape;
   return equal ? Bits::kEqual : Bits::kDifferent;
 }
@@ -44,7 +44,8 @@ bool CompareSketches(const Comparison::Store& store, std::vector<Row>& rows,
   std::string first;
   for (Row& row : rows) {
     if (!row.target || !row.golden || row.gate != Gate::kCompared) continue;
-    row.sketch.bits = BitsOf(*row.target, *row.golden);
+    const SketchPair::Bits bits = BitsOf(*row.target, *row.golden);
+    if (bits != SketchPair::Bits::kUnknown) row.sketch.Edit().bits = bits;
     if (row.target->sketch < 0 || row.golden->sketch < 0) continue;
     const auto at = [](const Side& side, int64_t i) {
       return side.sketches[static_cast<size_t>(i)].Expanded();
@@ -53,7 +54,7 @@ bool CompareSketches(const Comparison::Store& store, std::vector<Row>& rows,
         at(store.target, row.target->sketch), at(store.golden, row.golden->sketch),
         NormOf(*row.target), NormOf(*row.golden));
     if (distance.ok()) {
-      row.sketch.distance = *distance;
+      row.sketch.Edit().distance = *distance;
     } else if (refused++ == 0) {
       first = fmt::format("{}: {}", row.target->name, distance.error().ToString());
     }

@@ -17,9 +17,4 @@ bool IsPlainNumber(const CellValue& cell, double& value);
 // Equal as cell texts; NaN equals NaN.
 bool SameText(const CellValue& a, const CellValue& b);
 
-// Sets row.diff and row.relative of a matched row; integers are subtracted exactly. Under the
-// default rules equal texts that are no numbers are no difference of zero (D16): NaN against NaN is
-// NaN, equal words are not available.
-void StatisticsMetrics(Row& row, RuleSet rules);
-
 }  // namespace msprobe::compare

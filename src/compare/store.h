@@ -80,6 +80,7 @@ struct Side {
   std::deque<Entry>
       entries;  // file order; a repeated name keeps its first place and its last content
   std::vector<Leaf> leaves;
+  std::deque<LeafMore> more;  // of leaves
   std::deque<KeptSketch> sketches;
   uint64_t bad_sketches = 0;    // records that cannot be read
   std::string bad_sketch;       // the first of them, with the reason

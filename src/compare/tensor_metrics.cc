@@ -38,7 +38,7 @@ enum class Rest : uint8_t { kNotReached, kNothing, kPieces, kWhole };
 
 bool Unreadable(Row& row, std::string reason) {
   row.gate = Gate::kUnreadable;
-  row.unreadable = std::move(reason);
+  row.unreadable.Edit() = std::move(reason);
   return false;
 }
 
@@ -87,6 +87,8 @@ class TensorComparer {
         folders_(folders),
         memory_limit_(options.memory_limit ? options.memory_limit : kDefaultMemory),
         default_rules_(options.rules == RuleSet::kDefault),
+        share_(options.share),
+        lost_(options.lost),
         workers_(options.workers),
         cores_(options.cores) {}
 
@@ -101,6 +103,10 @@ class TensorComparer {
   // All gates of a row, and its metrics too when it is small.
   Rest First(size_t index);
   void Whole(size_t index);
+  // Bytes of the target, by record, and row.
+  using Work = std::vector<std::pair<uint64_t, size_t>>;
+  void Choose(Work& work);
+  bool WantsEvidence() const { return default_rules_ && !share_; }
   struct Piece {
     size_t row;
     int64_t first, count;
@@ -123,6 +129,8 @@ class TensorComparer {
   const TensorFolders& folders_;
   uint64_t memory_limit_;
   bool default_rules_;
+  const std::optional<Share>& share_;
+  const std::vector<Share>& lost_;
   unsigned workers_;
   CorePool* cores_;
   std::vector<PairPaths> paths_;
@@ -175,7 +183,7 @@ bool TensorComparer::Comparable(Row& row, const TensorSource& target, const Tens
   }
   if (IsComplex(t.dtype) != IsComplex(g.dtype)) {
     row.gate = Gate::kNotFloat;
-    row.unreadable = fmt::format("{} against {}", TorchName(t.dtype), TorchName(g.dtype));
+    row.unreadable.Edit() = fmt::format("{} against {}", TorchName(t.dtype), TorchName(g.dtype));
     return false;
   }
   row.dtype_differs = Converted(t.dtype) != Converted(g.dtype);
@@ -200,8 +208,8 @@ void TensorComparer::FinishOneElement(Row& row, const TensorSource& target,
   };
   const double x = part(*a, target, false), y = part(*b, golden, false);
   const double xi = part(*a, target, true), yi = part(*b, golden, true);
-  row.metrics.max_abs = std::hypot(x - y, xi - yi);
-  row.metrics.max_rel = std::hypot(x - y, xi - yi) / std::hypot(y, yi);
+  row.metrics.Edit().max_abs = std::hypot(x - y, xi - yi);
+  row.metrics.Edit().max_rel = std::hypot(x - y, xi - yi) / std::hypot(y, yi);
 }
 
 void TensorComparer::Finish(Row& row, const TensorSource& target, const TensorSource& golden,
@@ -219,8 +227,8 @@ void TensorComparer::Finish(Row& row, const TensorSource& target, const TensorSo
   errors.class_mismatch = 0;
   errors.below_thousandth += result.opposite;
   errors.below_five_thousandths += result.opposite;
-  row.metrics = metrics::MetricsOf(errors);
-  if (result.opposite > 0) row.metrics.max_abs = std::numeric_limits<double>::infinity();
+  row.metrics.Edit() = metrics::MetricsOf(errors);
+  if (result.opposite > 0) row.metrics.Edit().max_abs = std::numeric_limits<double>::infinity();
   if (row.class_differs && one_element) FinishOneElement(row, target, golden);
   const double base = errors.b_sumsq > 0 ? std::sqrt(errors.diff_sumsq / errors.b_sumsq)
                                          : (errors.diff_sumsq > 0 ? HUGE_VAL : 0);
@@ -282,7 +290,7 @@ Rest TensorComparer::First(size_t index) {
   if (!result.ok()) {
     Unreadable(row, result.error().ToString());
   } else {
-    Finish(row, pair[0], pair[1], *result, default_rules_);
+    Finish(row, pair[0], pair[1], *result, WantsEvidence());
   }
   return Rest::kNothing;
 }
@@ -302,7 +310,7 @@ void TensorComparer::Whole(size_t index) {
   if (!result.ok()) {
     Unreadable(row, result.error().ToString());
   } else {
-    Finish(row, pair[0], pair[1], *result, default_rules_);
+    Finish(row, pair[0], pair[1], *result, WantsEvidence());
   }
 }
 
@@ -317,10 +325,13 @@ void TensorComparer::Pieces(const std::vector<size_t>& large, const CancelToken*
     }
   }
   Each(pieces.size(), [&](size_t i) { Compare(pieces[i]); }, cancel);
+  std::vector<std::span<const Piece>> tensors;
   for (size_t begin = 0, end = 0; begin < pieces.size(); begin = end) {
     while (end < pieces.size() && pieces[end].row == pieces[begin].row) ++end;
-    Join(std::span(pieces).subspan(begin, end - begin));
+    tensors.push_back(std::span(pieces).subspan(begin, end - begin));
   }
+  // Side by side too: where a tensor differs, its worst element is looked up in another pass.
+  Each(tensors.size(), [&](size_t i) { Join(tensors[i]); }, nullptr);
 }
 
 Result<PairResult> TensorComparer::Piecewise(const PairPaths& paths, const TensorSource& target,
@@ -388,7 +399,7 @@ void TensorComparer::Join(std::span<const Piece> pieces) {
   if (!failure.empty()) {
     Unreadable(row, failure);
   } else if (Open(row, paths_[pieces.front().row], pair)) {
-    Finish(row, pair[0], pair[1], sum, default_rules_);
+    Finish(row, pair[0], pair[1], sum, WantsEvidence());
   }
 }
 
@@ -410,13 +421,36 @@ uint64_t RecordedBytes(const Leaf& leaf) {
   return bytes;
 }
 
+// Leaves the rows of the share, and none of those that are lost.
+void TensorComparer::Choose(Work& work) {
+  if (!share_ && lost_.empty()) return;
+  double total = 0, before = 0;
+  for (const auto& [bytes, row] : work) total += static_cast<double>(bytes) + 1;
+  Work left;
+  for (const auto& [bytes, row] : work) {
+    const double place = before / total;
+    before += static_cast<double>(bytes) + 1;
+    const auto in = [&](const Share& s) {
+      return static_cast<uint32_t>(place * s.count) == s.index;
+    };
+    if (std::any_of(lost_.begin(), lost_.end(), in)) {
+      Unreadable(rows_[row], fmt::format("{}: the worker that compared this tensor died each time",
+                                         rows_[row].target->data_name));
+    } else if (!share_ || in(*share_)) {
+      left.emplace_back(bytes, row);
+    }
+  }
+  work = std::move(left);
+}
+
 Status TensorComparer::Run(ProgressSink& progress, const CancelToken* cancel) {
   paths_.resize(rows_.size());
   elements_.resize(rows_.size());
-  std::vector<std::pair<uint64_t, size_t>> work;
+  Work work;
   for (size_t i = 0; i < rows_.size(); ++i) {
     if (HasFiles(rows_[i])) work.emplace_back(RecordedBytes(*rows_[i].target), i);
   }
+  Choose(work);
   std::stable_sort(work.begin(), work.end(),
                    [](const auto& a, const auto& b) { return a.first > b.first; });
   std::vector<Rest> rest(work.size(), Rest::kNotReached);
