@@ -3,6 +3,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include "bindings/engine.h"
 #include "bindings/module.h"
 #include "bindings/user_metrics.h"
 #include "cli/main.h"
@@ -45,7 +46,9 @@ void RegisterCli(nanobind::module_& m) {
         cli::Hooks hooks;
         hooks.precheck = [](const std::string& options) {
           const nb::gil_scoped_acquire acquire;
-          return nb::cast<int>(nb::module_::import_("msprobe.precheck").attr("main")(options));
+          const nb::object ray = nb::module_::import_("json").attr("loads")(options)["ray"];
+          const char* const home = nb::cast<bool>(ray) ? "msprobe.scale.replays" : "msprobe.precheck";
+          return nb::cast<int>(nb::module_::import_(home).attr("main")(options));
         };
         hooks.doctor = [](const std::string& options) {
           const nb::gil_scoped_acquire acquire;
@@ -53,6 +56,7 @@ void RegisterCli(nanobind::module_& m) {
         };
         hooks.replay = &ReplayCalls;
         hooks.metrics = &MetricsOfFolder;
+        AddEngineHooks(hooks);
         const nb::gil_scoped_release release;
         return cli::Main(argv, hooks);
       },

@@ -6,6 +6,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <cstdlib>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -217,8 +218,9 @@ void DefineProperties(nb::class_<PyCollector>& c) {
 }  // namespace
 
 void RegisterCollect(nb::module_& m) {
-  // The debugger of a process lives until it ends, and with it types and functions of ours.
-  nb::set_leak_warnings(false);
+  // The debugger of a process lives until it ends, and with it types and functions of ours: told of
+  // in tests only.
+  nb::set_leak_warnings(std::getenv("MSPROBE_LEAK_WARNINGS") != nullptr);
   nb::class_<PyCollector> c(m, "Collector", "One configured collection (used by msprobe.pytorch).");
   c.def(
       "__init__",

@@ -7,6 +7,7 @@ NB_MODULE(_core, m) {
   RegisterCollect(m);
   RegisterCompare(m);
   RegisterCulprit(m);
+  RegisterEngine(m);
   RegisterMetrics(m);
   RegisterPrecheck(m);
 }

@@ -15,6 +15,7 @@ void RegisterCli(nanobind::module_& m);
 void RegisterCollect(nanobind::module_& m);
 void RegisterCompare(nanobind::module_& m);
 void RegisterCulprit(nanobind::module_& m);
+void RegisterEngine(nanobind::module_& m);
 void RegisterMetrics(nanobind::module_& m);
 void RegisterPrecheck(nanobind::module_& m);
 

@@ -13,10 +13,15 @@
 namespace msprobe::fuzz {
 namespace {
 
-// Removed when the process ends in an orderly way.
+// Removed when the process ends in an orderly way; FUZZ_FOLDER names one that stays.
 class Folder {
  public:
   Folder() {
+    if (const char* given = std::getenv("FUZZ_FOLDER"); given != nullptr) {
+      path_ = given;
+      keep_ = true;
+      return;
+    }
     const char* base = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp";
     path_ = std::string(base) + "/msprobe-fuzz-XXXXXX";
     Check(mkdtemp(path_.data()) != nullptr, "no temporary folder");
@@ -24,6 +29,7 @@ class Folder {
   Folder(const Folder&) = delete;
   Folder& operator=(const Folder&) = delete;
   ~Folder() {
+    if (keep_) return;
     std::error_code ignored;
     std::filesystem::remove_all(path_, ignored);
   }
@@ -31,6 +37,7 @@ class Folder {
 
  private:
   std::string path_;
+  bool keep_ = false;
 };
 
 }  // namespace

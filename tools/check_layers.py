@@ -80,7 +80,7 @@ PYTHON_LAYERS: dict[str, tuple[frozenset[str], frozenset[str]]] = {
         frozenset({"", "doctor", "pytorch"}),
         frozenset({"torch", "transformers", "lightning", "pytest"}),
     ),
-    "scale": (frozenset({"", "precheck"}), frozenset({"ray"})),
+    "scale": (frozenset({"", "precheck", "pytorch"}), frozenset({"ray"})),
 }
 
 CPP_SUFFIXES = {".h", ".cc", ".cpp", ".inc"}

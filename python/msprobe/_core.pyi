@@ -614,6 +614,13 @@ def culprit_is_product(api: str) -> bool:
 def culprit_is_low_precision(api: str) -> bool:
     """Does autocast run the API in its 16-bit type?"""
 
+def run_item(request: dict[str, Any], payload: bytes, inputs: Sequence[bytes], scratch: str, emit: object) -> None:
+    """
+    Run one work item of a command and hand out its result in pieces.
+
+    Raises MsprobeError when the command's arguments or the item are wrong here.
+    """
+
 def tensor_stats(array: Annotated[NDArray[Any], dict(device='cpu', writable=False)], dtype: str = '') -> dict[str, Any]:
     """
     Return Max, Min, Mean and Norm of an array in CPU memory, and its counts of NaN and infinity.

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "app/analysis_report.h"
+#include "app/compare_fields.h"
 #include "app/json_lines.h"
 #include "app/output_folder.h"
 #include "base/file.h"
@@ -62,6 +63,42 @@ struct OverflowPart {
   compare::OverflowRank rank;
   std::optional<Error> error;
 };
+
+void Read(OverflowPart& part) {
+  auto read = compare::ReadOverflow(JoinPath(part.dir.path, "dump.json"));
+  if (read.ok()) {
+    part.rank = std::move(read).value();
+  } else {
+    part.error = std::move(read).error();
+  }
+}
+
+// What a worker gives for the folder of a rank.
+struct ReadRank {
+  std::optional<Error> error;
+  compare::OverflowRank rank;
+};
+template <class Archive>
+void Fields(Archive& a, ReadRank& r) {
+  a(r.error, r.rank);
+}
+
+Status ReadWithEngine(Engine& engine, std::vector<OverflowPart>& parts, const CancelToken* cancel) {
+  std::vector<std::string> payloads;
+  for (OverflowPart& part : parts) payloads.push_back(Packed(part.dir.path));
+  MSPROBE_ASSIGN(const auto results, RunSmall(engine, payloads, cancel));
+  for (size_t i = 0; i < parts.size(); ++i) {
+    if (!results[i].ok()) {
+      parts[i].error = results[i].error();
+      continue;
+    }
+    std::optional<ReadRank> read = Unpacked<ReadRank>(*results[i]);
+    if (!read) return Error(ErrorCode::kMalformed, "the worker is of another version");
+    parts[i].error = std::move(read->error);
+    parts[i].rank = std::move(read->rank);
+  }
+  return {};
+}
 
 compare::RankTrace TraceOf(const OverflowPart& part) {
   compare::RankTrace out;
@@ -179,16 +216,12 @@ Result<AnalysisRun> CheckOverflow(const OverflowOptions& options, LogSink& outer
   MSPROBE_ASSIGN(JsonLines json, JsonLines::Create(options.json_path));
   std::vector<OverflowPart> parts(dirs.size());
   std::atomic<uint64_t> done{0};
+  for (size_t i = 0; i < dirs.size(); ++i) parts[i].dir = dirs[i];
+  if (options.engine != nullptr) MSPROBE_TRY(ReadWithEngine(*options.engine, parts, cancel));
   ParallelFor(
-      dirs.size(), options.workers,
+      options.engine != nullptr ? 0 : dirs.size(), options.workers,
       [&](size_t i) {
-        parts[i].dir = dirs[i];
-        auto read = compare::ReadOverflow(JoinPath(dirs[i].path, "dump.json"));
-        if (read.ok()) {
-          parts[i].rank = std::move(read).value();
-        } else {
-          parts[i].error = std::move(read).error();
-        }
+        Read(parts[i]);
         progress.Update("read", ++done, dirs.size());
       },
       cancel);
@@ -224,6 +257,16 @@ Result<AnalysisRun> CheckOverflow(const OverflowOptions& options, LogSink& outer
   run.seconds = MonotonicSeconds() - begin;
   MSPROBE_TRY(WriteAnalysisSummary(options.output_dir, options.echo, {options.input_dir}, run));
   return run;
+}
+
+Status RunOverflowItem(std::string_view payload, const ItemContext& context) {
+  const auto path = Unpacked<std::string>(payload);
+  if (!path) return Error(ErrorCode::kMalformed, "no work item of this version");
+  OverflowPart part;
+  part.dir.path = *path;
+  Read(part);
+  ReadRank out = {std::move(part.error), std::move(part.rank)};
+  return context.emit(Packed(out));
 }
 
 std::string AnalysisAnswer(const AnalysisRun& run) {

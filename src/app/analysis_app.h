@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "app/compare_app.h"
+#include "app/engine.h"
 #include "base/log.h"
 #include "base/result.h"
 
@@ -54,6 +55,7 @@ struct OverflowOptions {
   std::string json_path;  // also every bad call as a line of JSON; "" = no
   std::string command = "overflow_check";
   unsigned workers = 0;
+  Engine* engine = nullptr;  // where ranks are read, when not in this process
   std::vector<std::pair<std::string, std::string>> echo;
 };
 
@@ -68,6 +70,12 @@ Result<AnalysisRun> CheckOverflow(const OverflowOptions& options, LogSink& log,
 // checksums count; of tensor dumps also the figures of the tensors. Errors: those of Compare().
 Result<AnalysisRun> AnalyzeDifferences(const CompareOptions& options, LogSink& log,
                                        ProgressSink& progress, const CancelToken* cancel);
+
+// The work of one item of the engine of either, in a worker. Errors: those of `context.emit`;
+// kMalformed for a payload of another kind.
+Status RunOverflowItem(std::string_view payload, const ItemContext& context);
+Status RunDifferenceItem(CompareOptions options, std::string_view payload,
+                         const ItemContext& context);
 
 std::string AnalysisAnswer(const AnalysisRun& run);
 std::string AnalysisClosingLine(const AnalysisRun& run);

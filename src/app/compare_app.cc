@@ -11,6 +11,8 @@
 
 #include "app/advisor.h"
 #include "app/compare_html.h"
+#include "app/compare_items.h"
+#include "app/compare_mapping.h"
 #include "app/compare_summary.h"
 #include "app/compare_table.h"
 #include "app/compare_text.h"
@@ -163,42 +165,6 @@ Status WriteAdvice(const RankOutcome& rank, LogSink& log) {
   return {};
 }
 
-// A text in double quotes of YAML.
-std::string YamlText(std::string_view text) {
-  std::string out = "\"";
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    constexpr unsigned char kFirstPrintable = 0x20, kDelete = 0x7f;
-    if (c == '"' || c == '\\') out += '\\';
-    if (byte < kFirstPrintable || byte == kDelete) {
-      out += fmt::format("\\x{:02x}", byte);
-    } else {
-      out += c;
-    }
-  }
-  return out + '"';
-}
-
-// The rows that -lm brought together, as -dm reads them; names that are no UTF-8 cannot stand
-// there.
-Status WriteMapping(const Comparison& comparison, const std::string& path, Face face) {
-  MSPROBE_ASSIGN(AtomicFile file, AtomicFile::Create(path));
-  std::string text;
-  for (const compare::Row& row : comparison.rows) {
-    if (row.target == nullptr) continue;
-    const std::string_view golden = row.golden == nullptr ? "N/A" : row.golden->name;
-    if (!IsValidUtf8(row.target->name) || !IsValidUtf8(golden)) continue;
-    text += YamlText(row.target->name) + ": " + YamlText(golden) + '\n';
-    constexpr size_t kPiece = 1 << 20;
-    if (text.size() < kPiece) continue;
-    MSPROBE_TRY(file.Write(text));
-    text.clear();
-  }
-  MSPROBE_TRY(file.Write(text));
-  MSPROBE_TRY(file.Commit());
-  return FitMode(path, face);
-}
-
 std::unique_ptr<report::TableWriter> WriterFor(const std::string& path,
                                                const CompareOptions& options) {
   if (options.face == Face::kNew && !options.xlsx) return report::NewCsvWriter(path);
@@ -224,7 +190,8 @@ Status WriteReports(const CompareOptions& options, const std::string& stamp,
   if (options.row_log) LogRows(comparison, table, log);
   if (comparison.by_layers) {
     out.mapping_path = JoinPath(options.output_dir, WithStamp(names.mapping, stamp));
-    MSPROBE_TRY(WriteMapping(comparison, out.mapping_path, options.face));
+    MSPROBE_TRY(WriteMapping(comparison, out.mapping_path));
+    MSPROBE_TRY(FitMode(out.mapping_path, options.face));
   }
   if (options.face == Face::kOld && options.advisor) {
     out.advice_path = JoinPath(options.output_dir, WithStamp(names.advice, stamp));
@@ -234,27 +201,6 @@ Status WriteReports(const CompareOptions& options, const std::string& stamp,
   }
   return {};
 }
-
-// Messages of one rank say which.
-class RankLog final : public LogSink {
- public:
-  RankLog(LogSink& inner, std::string label) : inner_(inner), label_(std::move(label)) {}
-  void Log(LogLevel level, std::string_view message) override {
-    if (label_.empty()) return inner_.Log(level, message);
-    inner_.Log(level, fmt::format("[{}] {}", label_, message));
-  }
-
- private:
-  LogSink& inner_;
-  std::string label_;
-};
-
-// Outputs that all ranks share.
-struct SharedOutputs {
-  std::unique_ptr<JsonRows> json;
-  std::unique_ptr<JunitReport> junit;
-  std::unique_ptr<CompareHtml> html;
-};
 
 // Opened before any work: a file that cannot be written is known at once.
 Result<SharedOutputs> OpenShared(const CompareOptions& options, size_t jobs,
@@ -291,6 +237,7 @@ std::string JournalPath(const CompareOptions& options, const RankJob& job) {
 
 std::unique_ptr<compare::PieceJournal> OpenJournal(const CompareOptions& options,
                                                    const RankJob& job, LogSink& log) {
+  if (!options.figures.empty()) return compare::PieceJournal::Open(options.figures, true);
   auto journal = compare::PieceJournal::Open(JournalPath(options, job), options.resume);
   if (!options.resume) return journal;
   if (journal && journal->known() > 0) {
@@ -349,8 +296,14 @@ Status AddShared(const CompareOptions& options, size_t index, RankOutcome& out,
   const std::shared_ptr<const UserColumns> user = out.user;
   if (!options.keep_rows) out.comparison.reset();
   if (!options.keep_rows) out.user.reset();
-  if (shared.junit) shared.junit->Add(index, out.job, *comparison, options.face);
-  if (shared.html) MSPROBE_TRY(shared.html->Add(index, options, out, *comparison, cancel));
+  if (shared.junit) {
+    shared.junit->Add(index, JunitReport::SuiteOf(out.job, *comparison, options.face));
+  }
+  if (shared.html) {
+    MSPROBE_ASSIGN(CompareHtml::Piece piece,
+                   CompareHtml::PieceOf(shared.html->jobs(), options, out, *comparison, cancel));
+    shared.html->Add(index, std::move(piece));
+  }
   if (shared.json)
     return shared.json->Add(out.job, {*comparison, options.face, user.get()}, cancel);
   return {};
@@ -450,6 +403,40 @@ Error FailureOf(const CompareRun& run, const CompareOptions& options) {
       .At(options.target);
 }
 
+struct Here {
+  LogSink& log;
+  RankProgress& ranks;
+  CorePool& cores;
+};
+
+// Ranks run side by side; a rank that is done leaves its threads to the others.
+void RunHere(const CompareOptions& options, const std::string& stamp, const SharedOutputs& shared,
+             CompareRun& run, Here here, const CancelToken* cancel) {
+  const compare::Options engine = EngineOptions(options, here.cores);
+  ParallelFor(
+      run.ranks.size(), here.cores,
+      [&](size_t i) {
+        RankOutcome& out = run.ranks[i];
+        RankLog rank_log(here.log, RankLabel(out.job));
+        Status done = RunJob(options, engine, stamp, out, rank_log, here.ranks.Of(i), cancel);
+        if (done.ok()) done = AddShared(options, i, out, shared, cancel);
+        here.ranks.Done(i);
+        if (done.ok()) return;
+        out.error = done.error();
+        // The error of a lone pair is that of the whole run and is said by the caller.
+        if (run.ranks.size() > 1 && out.error->code != ErrorCode::kCancelled)
+          rank_log.Error("not compared: " + out.error->ToString());
+      },
+      cancel);
+}
+
+void MarkInterrupted(CompareRun& run, const CancelToken* cancel) {
+  if (cancel == nullptr || !cancel->cancelled()) return;
+  for (RankOutcome& r : run.ranks) {
+    if (r.reports.empty() && !r.error) r.error = Error(ErrorCode::kCancelled, "interrupted");
+  }
+}
+
 }  // namespace
 
 Result<compare::Postprocessed> Postprocess(const CompareOptions& options, const RankJob& job,
@@ -479,7 +466,20 @@ compare::Options EngineOptions(const CompareOptions& options, CorePool& cores) {
   out.layer_mapping = options.layer_mapping;
   out.workers = 1;
   out.cores = &cores;
+  out.memory_limit = options.memory_limit;
   return out;
+}
+
+Status RunPair(const PairRun& run, RankOutcome& out) {
+  MSPROBE_TRY(RunJob(run.options, run.engine, run.stamp, out, run.log, run.progress, run.cancel));
+  out.journal.reset();
+  return {};
+}
+
+Status SearchPair(const CompareOptions& options, RankOutcome& out, LogSink& log) {
+  CulpritSearch().Run(options, out, log, nullptr);
+  const bool found = out.culprit && !out.culprit->findings.empty();
+  return found && out.advice ? WriteAdvice(out, NullLog()) : Status();
 }
 
 std::string RulesText() { return compare::ExplainRules(); }
@@ -553,35 +553,20 @@ Result<CompareRun> Compare(const CompareOptions& options, LogSink& outer_log,
   const std::string stamp = StampFor(plan.jobs, options, run.started);
   MSPROBE_ASSIGN(const SharedOutputs shared, OpenShared(options, plan.jobs.size(), stamp));
   run.ranks.resize(plan.jobs.size());
-  // Ranks run side by side; a rank that is done leaves its threads to the others.
   RankProgress ranks(plan.jobs.size(), progress);
   CorePool cores((options.workers != 0 ? options.workers : AvailableCores()) - 1);
-  const compare::Options engine = EngineOptions(options, cores);
-  ParallelFor(
-      plan.jobs.size(), cores,
-      [&](size_t i) {
-        RankOutcome& out = run.ranks[i];
-        out.job = std::move(plan.jobs[i]);
-        RankLog rank_log(log, RankLabel(out.job));
-        Status done = RunJob(options, engine, stamp, out, rank_log, ranks.Of(i), cancel);
-        if (done.ok()) done = AddShared(options, i, out, shared, cancel);
-        ranks.Done(i);
-        if (done.ok()) return;
-        out.error = done.error();
-        // The error of a lone pair is that of the whole run and is said by the caller.
-        if (plan.jobs.size() > 1 && out.error->code != ErrorCode::kCancelled)
-          rank_log.Error("not compared: " + out.error->ToString());
-      },
-      cancel);
-  if (cancel != nullptr && cancel->cancelled()) {
-    for (RankOutcome& r : run.ranks) {
-      if (r.reports.empty() && !r.error) r.error = Error(ErrorCode::kCancelled, "interrupted");
-    }
+  for (size_t i = 0; i < plan.jobs.size(); ++i) run.ranks[i].job = std::move(plan.jobs[i]);
+  if (options.engine != nullptr) {
+    MSPROBE_TRY(CompareWithEngine(options, stamp, shared, run, log, cancel));
   }
+  if (options.engine == nullptr) {
+    RunHere(options, stamp, shared, run, {log, ranks, cores}, cancel);
+  }
+  MarkInterrupted(run, cancel);
   CloseJournals(run, cancel);
   if (AllFailed(run)) return FailureOf(run, options);
   if (shared.json) MSPROBE_TRY(shared.json->Commit());
-  FindCulprits(options, run, log, cancel);
+  if (options.engine == nullptr) FindCulprits(options, run, log, cancel);
   for (const RankOutcome& r : run.ranks) {
     const bool found = r.culprit && !r.culprit->findings.empty();
     if (found && r.advice) MSPROBE_TRY(WriteAdvice(r, NullLog()));

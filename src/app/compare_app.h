@@ -29,6 +29,8 @@ using compare::Counts;
 using compare::Face;
 using compare::RuleSet;
 
+class Engine;  // engine.h
+
 // Whether the operator at fault is searched (culprit_app.h). kAuto: on the new face, when the dumps
 // hold the evidence.
 enum class CulpritChoice : uint8_t { kAuto, kOn, kOff };
@@ -53,9 +55,13 @@ struct CompareOptions {
   std::optional<config::ApiMap> api_mapping;  // -am: a target of MindSpore
   bool api_mapping_flag = false;              // the same without a file
   std::optional<config::LayerMap> layer_mapping;
-  std::string suffix;                         // of file names, one pair of files only
-  unsigned workers = 0;                       // 0 = all cores
-  bool resume = false;                        // take the figures of an interrupted run over
+  std::string suffix;                   // of file names, one pair of files only
+  unsigned workers = 0;                 // 0 = all cores
+  bool resume = false;                  // take the figures of an interrupted run over
+  uint64_t memory_limit = 0;            // bytes of tensors read whole; 0 = 4 GiB
+  Engine* engine = nullptr;             // where pairs are compared, when not in this process
+  uint64_t block_bytes = 256ull << 20;  // of tensors, for an engine's items
+  std::string figures;  // journal of figures that others made, to take over; "" = no
   std::vector<int64_t> rank_ids, step_ids;    // only these; empty: all
   bool keep_rows = false;                     // keep the comparisons in CompareRun::ranks
   config::PostprocessConfig postprocess;      // products of tensors, made before they are compared

@@ -428,38 +428,46 @@ Result<std::unique_ptr<CompareHtml>> CompareHtml::Create(const std::string& path
   return std::unique_ptr<CompareHtml>(new CompareHtml(path, jobs, std::move(report)));
 }
 
-Status CompareHtml::Add(size_t index, const CompareOptions& options, const RankOutcome& rank,
-                        const Comparison& comparison, const CancelToken* cancel) {
-  const size_t limit =
-      std::clamp(kMostRows / std::max<size_t>(parts_.size(), 1), kFewest, kMostOfOne);
+Result<CompareHtml::Piece> CompareHtml::PieceOf(size_t jobs, const CompareOptions& options,
+                                                const RankOutcome& rank,
+                                                const Comparison& comparison,
+                                                const CancelToken* cancel) {
+  const size_t limit = std::clamp(kMostRows / std::max<size_t>(jobs, 1), kFewest, kMostOfOne);
   const Kept kept = Choose(comparison, options.face, limit);
-  HtmlPart& part = parts_[index];
+  Piece out;
+  HtmlPart& part = out.part;
   {
     const report::HtmlTable table = HtmlRows(rank.job, comparison, options.face, kept.rows, cancel);
     if (cancel != nullptr && cancel->cancelled()) {
       return Error(ErrorCode::kCancelled, "interrupted while the page was made");
     }
-    const Result<uint32_t> block = report_->AddTable(table);
-    if (!block.ok()) {
-      const std::lock_guard lock(mutex_);
-      if (!failure_) failure_ = block.error();
-      return {};
-    }
-    part.block = *block;
+    MSPROBE_ASSIGN(out.table, report::HtmlReport::Encode(table));
     part.rows = table.rows();
   }
   part.label = RankLabel(rank.job);
   part.note = KeptNote(kept, comparison.rows.size());
   const compare::Counts& c = comparison.counts;
   part.counts = {c.error, c.warning, c.unmatched, c.pass};
-  if (parts_.size() > 1) part.strip = Strip(comparison, kept);
-  if (!comparison.first_bad) return {};
+  if (jobs > 1) part.strip = Strip(comparison, kept);
+  if (!comparison.first_bad) return out;
   const size_t at = comparison.first_bad->row_index;
   part.first = comparison.first_bad->entry;
   part.first_row =
       std::count(kept.rows.begin(), kept.rows.begin() + static_cast<ptrdiff_t>(at), true);
-  if (const compare::Leaf* leaf = comparison.rows[at].target) first_state_[index] = leaf->state;
-  return {};
+  if (const compare::Leaf* leaf = comparison.rows[at].target) out.first_state = leaf->state;
+  return out;
+}
+
+void CompareHtml::Add(size_t index, Piece piece) {
+  const Result<uint32_t> block = report_->AddEncoded(piece.table);
+  if (!block.ok()) {
+    const std::lock_guard lock(mutex_);
+    if (!failure_) failure_ = block.error();
+    return;
+  }
+  piece.part.block = *block;
+  parts_[index] = std::move(piece.part);
+  first_state_[index] = piece.first_state;
 }
 
 Status CompareHtml::Finish(const CompareOptions& options, const CompareRun& run) {

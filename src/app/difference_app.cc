@@ -8,6 +8,8 @@
 #include "app/analysis_app.h"
 #include "app/analysis_report.h"
 #include "app/compare_table.h"
+#include "app/difference_part.h"
+#include "app/item_stream.h"
 #include "app/json_lines.h"
 #include "app/json_rows.h"
 #include "app/output_folder.h"
@@ -25,19 +27,12 @@ namespace {
 using compare::CellValue;
 using compare::Comparison;
 using compare::EntryDifference;
+using Part = DifferencePart;
+using PartHead = DifferenceHead;
 using compare::Leaf;
 using compare::State;
 
 constexpr size_t kMaxNames = 100;
-
-struct Part {
-  RankJob job;
-  int64_t rank = 0;
-  std::shared_ptr<const Comparison> comparison;
-  std::vector<EntryDifference> entries;
-  std::string report;
-  std::optional<Error> error;
-};
 
 std::string_view OrNone(std::string_view text) { return text.empty() ? "None" : text; }
 
@@ -222,36 +217,59 @@ Status WriteLines(const CompareOptions& options, const std::vector<Part>& parts,
   return out.Commit();
 }
 
+compare::RankTrace TraceOf(const Part& part, compare::Face face) {
+  if (part.error) return {};
+  if (!part.remote) return compare::TraceOf(*part.comparison, part.entries, part.rank, face);
+  compare::RankTrace out;
+  out.rank = part.rank;
+  for (const Candidate& c : part.remote->candidates) {
+    out.entries.push_back({c.name, c.bad, c.communication, c.comm});
+  }
+  return out;
+}
+
+// An entry as it stands in the report of the search, inside the list of its rank.
+std::string FoundText(const Part& part, const EntryDifference& entry) {
+  std::string text;
+  json::Writer w(text, 2);
+  w.StartObject().Key("").StartArray();
+  WriteFound(w, part, entry);
+  w.EndArray().EndObject();
+  const size_t head = std::string_view("{\n  \"\": [\n").size();
+  const size_t tail = std::string_view("\n  ]\n}").size();
+  return text.substr(head, text.size() - head - tail);
+}
+
 // Parts [first, last) are the ranks of one step.
 Status SearchStep(const CompareOptions& options, const std::vector<Part>& parts, size_t first,
                   size_t last, AnalysisRun& run) {
   std::vector<compare::RankTrace> traces;
-  for (size_t i = first; i < last; ++i) {
-    const Part& part = parts[i];
-    if (part.error) {
-      traces.emplace_back();
-    } else {
-      traces.push_back(compare::TraceOf(*part.comparison, part.entries, part.rank, options.face));
-    }
-  }
+  for (size_t i = first; i < last; ++i) traces.push_back(TraceOf(parts[i], options.face));
   const compare::FirstEntries found = compare::FindFirstEntries(traces);
   if (found.places.empty()) return {};
-  std::string text;
-  json::Writer w(text, 2);
-  w.StartObject();
+  std::string text = "{";
   const std::string& step = parts[first].job.step;
   for (size_t i = 0; i < found.places.size();) {
     const size_t rank = found.places[i].rank;
     const Part& part = parts[first + rank];
-    w.Key(fmt::format("rank_{}", part.rank)).StartArray();
-    for (; i < found.places.size() && found.places[i].rank == rank; ++i) {
-      const EntryDifference& entry = part.entries[found.places[i].entry];
-      WriteFound(w, part, entry);
-      run.first.push_back({step, part.rank, std::string(entry.name), entry.reason});
+    text += fmt::format("{}\n  \"rank_{}\": [", i == 0 ? "" : ",", part.rank);
+    for (bool next = false; i < found.places.size() && found.places[i].rank == rank; ++i) {
+      text += next ? ",\n" : "\n";
+      next = true;
+      const size_t entry = found.places[i].entry;
+      if (part.remote) {
+        const Candidate& c = part.remote->candidates[entry];
+        text += c.found;
+        run.first.push_back({step, part.rank, c.name, c.reason});
+      } else {
+        const EntryDifference& e = part.entries[entry];
+        text += FoundText(part, e);
+        run.first.push_back({step, part.rank, std::string(e.name), e.reason});
+      }
     }
-    w.EndArray();
+    text += "\n  ]";
   }
-  w.EndObject();
+  text += "\n}";
   std::string path =
       FreeNanoPath(options.output_dir, "diff_analyze_" + (step.empty() ? step : step + "_"));
   MSPROBE_TRY(WriteTextFile(path, text));
@@ -324,12 +342,39 @@ AnalysisRank Describe(const Part& part) {
     return out;
   }
   out.report = part.report;
+  if (part.remote) {
+    AnalysisRank known = part.remote->rank;
+    known.report = part.report;
+    return known;
+  }
   out.entries = part.entries.size();
   for (const EntryDifference& entry : part.entries) {
     out.not_compared += !entry.compared;
     if (entry.same) continue;
     ++out.bad;
     if (out.sources.size() < kMaxNames) out.sources.emplace_back(entry.name);
+  }
+  return out;
+}
+
+// ---- on an engine
+
+// Entries that are neither communication nor the first bad one behind one decide nothing.
+std::vector<Candidate> CandidatesOf(const Part& part, compare::Face face) {
+  const compare::RankTrace trace =
+      compare::TraceOf(*part.comparison, part.entries, part.rank, face);
+  std::vector<Candidate> out;
+  bool waiting = true;
+  for (size_t i = 0; i < trace.entries.size(); ++i) {
+    const compare::TraceEntry& t = trace.entries[i];
+    if (!t.communication && !(t.bad && waiting)) continue;
+    waiting = t.communication;
+    Candidate c = {std::string(t.name), t.bad, t.communication, t.comm, {}, {}};
+    if (t.bad) {
+      c.reason = part.entries[i].reason;
+      c.found = FoundText(part, part.entries[i]);
+    }
+    out.push_back(std::move(c));
   }
   return out;
 }
@@ -377,8 +422,11 @@ Result<AnalysisRun> AnalyzeDifferences(const CompareOptions& options, LogSink& o
   RankProgress ranks(parts.size(), progress);
   CorePool cores((options.workers != 0 ? options.workers : AvailableCores()) - 1);
   const compare::Options engine = EngineOptions(options, cores);
+  if (options.engine != nullptr) {
+    MSPROBE_TRY(FindDifferencesWithEngine(options, parts, json, log, cancel));
+  }
   ParallelFor(
-      parts.size(), cores,
+      options.engine != nullptr ? 0 : parts.size(), cores,
       [&](size_t i) {
         const Status done = RunPart(options, engine, parts[i], log, ranks.Of(i), cancel);
         ranks.Done(i);
@@ -393,7 +441,8 @@ Result<AnalysisRun> AnalyzeDifferences(const CompareOptions& options, LogSink& o
   if (cancel != nullptr && cancel->cancelled()) {
     run.interrupted = true;
     for (Part& part : parts) {
-      if (!part.comparison && !part.error) part.error = Error(ErrorCode::kCancelled, "interrupted");
+      if (!part.comparison && !part.remote && !part.error)
+        part.error = Error(ErrorCode::kCancelled, "interrupted");
     }
   }
   for (const Part& part : parts) {
@@ -419,6 +468,47 @@ Result<AnalysisRun> AnalyzeDifferences(const CompareOptions& options, LogSink& o
   MSPROBE_TRY(WriteAnalysisSummary(options.output_dir, options.echo,
                                    {options.target, options.golden}, run));
   return run;
+}
+
+Status RunDifferenceItem(CompareOptions options, std::string_view payload,
+                         const ItemContext& context) {
+  const auto job = Unpacked<RankJob>(payload);
+  if (!job) return Error(ErrorCode::kMalformed, "no work item of this version");
+  options.engine = nullptr;
+  options.output_dir = context.scratch;
+  Part part;
+  part.job = *job;
+  part.rank = RankNumber(part.job.rank);
+  part.report = JoinPath(context.scratch, "report.json");
+  MessageList log;
+  CorePool cores(0);
+  PartHead head;
+  const Status done =
+      RunPart(options, EngineOptions(options, cores), part, log, NullProgress(), nullptr);
+  const std::string rows_path = JoinPath(context.scratch, "rows.jsonl");
+  std::vector<std::string> paths;
+  if (done.ok()) {
+    head.rank = Describe(part);
+    head.candidates = CandidatesOf(part, options.face);
+    paths.push_back(part.report);
+    if (!options.json_path.empty()) {
+      MSPROBE_ASSIGN(JsonLines lines, JsonLines::Create(rows_path));
+      MSPROBE_TRY(WriteRankLines(part, options.face, lines));
+      MSPROBE_TRY(lines.Commit());
+      paths.push_back(rows_path);
+    }
+  } else {
+    head.error = done.error();
+  }
+  for (const std::string& path : paths) {
+    MSPROBE_ASSIGN(const InputFile file, InputFile::Open(path));
+    head.blobs.push_back({path == rows_path ? BlobKind::kRows : BlobKind::kFile, "", file.size()});
+  }
+  head.messages = log.Take();
+  ResultWriter writer(context.emit);
+  MSPROBE_TRY(writer.Head(Packed(head)));
+  for (const std::string& path : paths) MSPROBE_TRY(writer.File(path));
+  return writer.Finish();
 }
 
 }  // namespace msprobe::app

@@ -118,6 +118,11 @@ Status JsonRows::Add(const RankJob& job, const Rows& rows, const CancelToken* ca
   return file_.Write(text);
 }
 
+Status JsonRows::Append(std::string_view lines) {
+  const std::lock_guard lock(mutex_);
+  return file_.Write(lines);
+}
+
 Status JsonRows::Commit() { return file_.Commit(); }
 
 }  // namespace msprobe::app

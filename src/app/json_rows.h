@@ -30,6 +30,8 @@ class JsonRows {
     const UserColumns* user;  // may be null
   };
   Status Add(const RankJob& job, const Rows& rows, const CancelToken* cancel);
+  // Lines that another JsonRows made.
+  Status Append(std::string_view lines);
   Status Commit();
 
  private:

@@ -79,9 +79,9 @@ Result<std::unique_ptr<JunitReport>> JunitReport::Create(const std::string& path
   return std::unique_ptr<JunitReport>(new JunitReport(std::move(file)));
 }
 
-void JunitReport::Add(size_t index, const RankJob& job, const compare::Comparison& comparison,
-                      compare::Face face) {
-  Suite& suite = suites_[index];
+JunitReport::Suite JunitReport::SuiteOf(const RankJob& job, const compare::Comparison& comparison,
+                                        compare::Face face) {
+  Suite suite;
   const std::string label = Xml(Label(job.step, job.rank));
   const std::vector<std::string> names = comparison.entry_of_row();
   for (size_t begin = 0; begin < names.size();) {
@@ -111,6 +111,7 @@ void JunitReport::Add(size_t index, const RankJob& job, const compare::Compariso
     suite.tests += inner.empty() ? "/>\n" : ">\n" + inner + "  </testcase>\n";
     begin = end;
   }
+  return suite;
 }
 
 Status JunitReport::Finish(const CompareRun& run) {

@@ -10,6 +10,7 @@
 #include <optional>
 #include <unordered_map>
 
+#include "app/compare_fields.h"
 #include "app/json_lines.h"
 #include "app/json_rows.h"
 #include "app/merge_reports.h"
@@ -308,6 +309,39 @@ Merge JoinRanks(const MergeOptions& options, const std::vector<RankFiles>& files
   return merge;
 }
 
+struct PickedRank {
+  std::optional<Error> error;
+  RankRows rows;
+};
+template <class Archive>
+void Fields(Archive& a, PickedRank& r) {
+  a(r.error, r.rows);
+}
+
+Status PickWithEngine(Engine& engine, std::vector<RankFiles> files, ReadRanks& read,
+                      const CancelToken* cancel) {
+  std::vector<std::string> payloads;
+  for (RankFiles& f : files) payloads.push_back(Packed(f));
+  MSPROBE_ASSIGN(const auto results, RunSmall(engine, payloads, cancel));
+  for (size_t i = 0; i < results.size(); ++i) {
+    if (!results[i].ok()) {
+      read[i] = Result<RankRows>(results[i].error());
+      continue;
+    }
+    std::optional<PickedRank> picked = Unpacked<PickedRank>(*results[i]);
+    if (!picked) return Error(ErrorCode::kMalformed, "the worker is of another version");
+    read[i] = picked->error ? Result<RankRows>(std::move(*picked->error))
+                            : Result<RankRows>(std::move(picked->rows));
+  }
+  return {};
+}
+
+config::MergeConfig ConfigOf(const MergeOptions& options) {
+  config::MergeConfig config = options.config;
+  if (config.metrics.empty()) config.metrics = AllMetrics();
+  return config;
+}
+
 Error TooFew(const MergeOptions& options, ErrorCode code, size_t n) {
   return Error(code, n == 0 ? "no report of a rank inside" : "the report of one rank only")
       .At(options.input_dir)
@@ -325,13 +359,14 @@ Result<MergeRun> MergeReports(const MergeOptions& options, LogSink& log,
   if (files.size() < 2) return TooFew(options, ErrorCode::kNotFound, files.size());
   MSPROBE_ASSIGN(const OutputFolder folder, OutputFolder::Make(options.output_dir));
   MSPROBE_ASSIGN(JsonLines json, JsonLines::Create(options.json_path));
-  config::MergeConfig config = options.config;
-  if (config.metrics.empty()) config.metrics = AllMetrics();
-
+  const config::MergeConfig config = ConfigOf(options);
   ReadRanks read(files.size());
+  if (options.engine != nullptr) {
+    MSPROBE_TRY(PickWithEngine(*options.engine, files, read, cancel));
+  }
   ParallelFor(
-      files.size(), options.workers, [&](size_t i) { read[i] = PickRank(files[i], config); },
-      cancel);
+      options.engine != nullptr ? 0 : files.size(), options.workers,
+      [&](size_t i) { read[i] = PickRank(files[i], config); }, cancel);
   if (cancel != nullptr && cancel->cancelled()) return Error(ErrorCode::kCancelled, "interrupted");
   Merge merge = JoinRanks(options, files, read, run, log);
   if (merge.ranks.size() < 2) {
@@ -359,6 +394,20 @@ Result<MergeRun> MergeReports(const MergeOptions& options, LogSink& log,
   run.seconds = MonotonicSeconds() - begin;
   MSPROBE_TRY(WriteSummary(options, run, started));
   return run;
+}
+
+Status RunMergeItem(const MergeOptions& options, std::string_view payload,
+                    const ItemContext& context) {
+  const auto files = Unpacked<RankFiles>(payload);
+  if (!files) return Error(ErrorCode::kMalformed, "no work item of this version");
+  Result<RankRows> rows = PickRank(*files, ConfigOf(options));
+  PickedRank out;
+  if (rows.ok()) {
+    out.rows = std::move(rows).value();
+  } else {
+    out.error = rows.error();
+  }
+  return context.emit(Packed(out));
 }
 
 std::string MergeAnswer(const MergeRun& run) {

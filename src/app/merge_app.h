@@ -2,9 +2,11 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
+#include "app/engine.h"
 #include "base/log.h"
 #include "base/result.h"
 #include "config/merge_config.h"
@@ -19,6 +21,7 @@ struct MergeOptions {
   bool sort_names = false;
   std::string json_path;  // also every row of every sheet as a line of JSON; "" = no
   unsigned workers = 0;
+  Engine* engine = nullptr;  // where reports are read, when not in this process
   std::vector<std::pair<std::string, std::string>> echo;  // options as given, for the summary
 };
 
@@ -48,6 +51,11 @@ struct MergeRun {
 // part_0, part_1, …, else their first sheet. Errors: those of the folder; kNothingToDo when fewer
 // than two ranks can be read or no row has one of the names.
 Result<MergeRun> MergeReports(const MergeOptions& options, LogSink& log, const CancelToken* cancel);
+
+// The work of one item of the engine, in a worker. Errors: those of `context.emit`; kMalformed for
+// a payload of another kind.
+Status RunMergeItem(const MergeOptions& options, std::string_view payload,
+                    const ItemContext& context);
 
 std::string MergeAnswer(const MergeRun& run);
 std::string MergeClosingLine(const MergeRun& run);

@@ -45,6 +45,8 @@ std::string ToJson(const PrecheckOptions& o) {
   string("baseline", o.baseline);
   string("rows_path", o.rows_path);
   string("reproduce", o.reproduce);
+  boolean("ray", o.ray);
+  string("ray_address", o.ray_address);
   boolean("english", o.english);
   boolean("retry_skips", o.retry_skips);
   boolean("tf32", o.tf32);

@@ -14,6 +14,7 @@
 #include "cli/precheck_args.h"
 #include "cli/precheck_command.h"
 #include "cli/precision_args.h"
+#include "cli/ranks_command.h"
 
 namespace msprobe::cli {
 namespace {
@@ -40,6 +41,8 @@ constexpr Command kCommands[] = {
      "name the recorded APIs that overflow on the device but not on the CPU, or the other way "
      "round",
      "", true},
+    {"ranks", "read one dump across its ranks: the odd replica, collectives that contradict", "",
+     false},
     {"op_generate", "write a stand-alone script that replays one recorded API", "", true},
     {"completion", "print the script that completes commands and options in bash, zsh or fish", "",
      false},
@@ -56,6 +59,7 @@ std::vector<OptionShape> ShapeOf(std::string_view name, app::Face face) {
   if (name == "doctor") return DoctorShape();
   if (name == "init") return InitShape();
   if (name == "narrow") return NarrowShape();
+  if (name == "ranks") return RanksShape();
   return PrecheckShape(std::string(name));
 }
 

@@ -17,6 +17,7 @@ constexpr const char* kMatching = "Matching";
 constexpr const char* kReport = "Report";
 constexpr const char* kVerdicts = "Verdicts and exit status";
 constexpr const char* kTerminal = "Terminal";
+constexpr const char* kEngine = "Where it runs";
 constexpr const char* kNewUsage = "msprobe compare -tp TARGET -gp GOLDEN [options]";
 constexpr const char* kOldUsage = "msprobe -f pytorch compare -i compare.json [options]";
 
@@ -68,10 +69,20 @@ void AddShared(CLI::App& app, CompareArgs& out) {
                  "clear or multiply tensors first: valid_length, right_matmul, left_matmul, …")
       ->type_name("YAML")
       ->group(kMatching);
+  app.add_option(
+         "--layout", out.layout,
+         "step folders of other parallel sizes: how the ranks hold the parts (docs/scale.md)")
+      ->type_name("YAML")
+      ->group(kMatching);
   app.add_option("--metrics", out.metrics,
                  "folder of alg_<name>.py: each adds a metric of yours (tensor dumps); runs them")
       ->type_name("DIR")
       ->group(kReport);
+  app.add_option("--memory-limit", out.memory_limit,
+                 "for tensors that cannot be read block by block: larger pairs are not compared")
+      ->type_name("SIZE")
+      ->default_str("4G")
+      ->group(kMatching);
   app.add_option("--json", out.json_path, "also every row as one line of JSON")
       ->type_name("FILE")
       ->group(kReport);
@@ -90,6 +101,12 @@ void AddShared(CLI::App& app, CompareArgs& out) {
   app.add_flag("--loss-impact", out.loss_impact,
                "effects of all introduced errors on the loss; replays both sides")
       ->group(kCommon);
+  AddEngineOptions(app, out.engine, kEngine);
+  app.add_option("--block-mib", out.engine.block_mib,
+                 "--engine ray: cut larger tensor dumps into items of so many MiB of the target")
+      ->type_name("N")
+      ->default_str("256")
+      ->group(kEngine);
   app.add_flag("--html", out.html,
                out.face == Face::kNew ? "the default of this spelling"
                                       : "also compare_report_*.html, a page to look at")

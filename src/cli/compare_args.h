@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "cli/completion.h"
 #include "cli/culprit_command.h"
+#include "cli/engine_options.h"
 #include "cli/terminal.h"
 
 namespace msprobe::cli {
@@ -34,9 +35,12 @@ struct CompareArgs {
   bool consistent_check = false;
   std::string backend;
   bool diff_analyze = false, resume = false;
+  std::string memory_limit;  // bytes, or with K, M, G or T behind
   std::vector<int64_t> ranks, steps;
+  std::string layout;   // YAML
   std::string metrics;  // folder of alg_*.py
   std::string config_path, json_path, junit_path;
+  EngineArgs engine;
   std::vector<std::pair<std::string, std::string>>
       echo;  // what was given, long names without dashes
 };

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
+#include <memory>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -11,9 +13,12 @@
 
 #include "app/analysis_app.h"
 #include "app/compare_app.h"
+#include "app/compare_items.h"
 #include "app/compare_summary.h"
 #include "app/culprit_app.h"
 #include "app/json_lines.h"
+#include "app/layout_app.h"
+#include "base/file.h"
 #include "base/text.h"
 #include "cli/compare_args.h"
 #include "cli/fail_on.h"
@@ -168,6 +173,23 @@ void ReadInput(const CompareArgs& args, app::CompareOptions& out, LogSink& log,
   if (out.step_ids.empty()) out.step_ids = input->step_ids;
 }
 
+// "512M" as bytes; nullopt for what is no size. 1 MiB … 1 TiB.
+std::optional<uint64_t> ReadSize(std::string_view text) {
+  constexpr std::string_view kUnits = "KMGT";
+  constexpr uint64_t kLeast = 1 << 20, kMost = uint64_t{1} << 40;
+  unsigned shift = 0;
+  if (const size_t unit = text.empty() ? std::string_view::npos : kUnits.find(text.back());
+      unit != std::string_view::npos) {
+    shift = 10 * (static_cast<unsigned>(unit) + 1);
+    text.remove_suffix(1);
+  }
+  uint64_t value = 0;
+  const auto r = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (r.ec != std::errc() || r.ptr != text.data() + text.size()) return std::nullopt;
+  if (value > kMost >> shift || value << shift < kLeast) return std::nullopt;
+  return value << shift;
+}
+
 // Options of both spellings that say more than upstream's, except --config.
 void ReadExtras(const CompareArgs& args, app::CompareOptions& out, LogSink& log,
                 std::vector<Error>& problems) {
@@ -176,6 +198,16 @@ void ReadExtras(const CompareArgs& args, app::CompareOptions& out, LogSink& log,
   out.rank_ids = args.ranks;
   out.step_ids = args.steps;
   out.junit_path = args.junit_path;
+  if (!args.memory_limit.empty()) {
+    const std::optional<uint64_t> limit = ReadSize(args.memory_limit);
+    if (!limit) {
+      problems.push_back(
+          Error(ErrorCode::kInvalidArgument, fmt::format("has no value '{}'", args.memory_limit))
+              .At("--memory-limit")
+              .Hint("bytes from 1M to 1T: 67108864, 64M or 2G"));
+    }
+    out.memory_limit = limit.value_or(0);
+  }
   if (args.diff_analyze && args.resume) {
     problems.push_back(Error(ErrorCode::kInvalidArgument, "has nothing to take over for -da")
                            .At("--resume")
@@ -195,6 +227,34 @@ void ReadExtras(const CompareArgs& args, app::CompareOptions& out, LogSink& log,
   } else {
     problems.push_back(std::move(config).error());
   }
+}
+
+EngineChoice ReadEngine(const CompareArgs& args, const Hooks& hooks, app::CompareOptions& out,
+                        std::vector<Error>& problems) {
+  const EngineChoice choice = CheckEngine(args.engine, hooks, problems);
+  if (!choice.ray) out.workers = choice.workers;
+  constexpr uint64_t kMost = 1 << 20;
+  uint64_t mib = 0;
+  const std::string& text = args.engine.block_mib;
+  const auto r = std::from_chars(text.data(), text.data() + text.size(), mib);
+  if (r.ec != std::errc() || r.ptr != text.data() + text.size() || mib < 1 || mib > kMost) {
+    problems.push_back(Error(ErrorCode::kInvalidArgument, fmt::format("has no value '{}'", text))
+                           .At("--block-mib")
+                           .Hint(fmt::format("a whole number from 1 to {}", kMost)));
+  }
+  out.block_bytes = mib << 20;
+  if (choice.ray) CheckIdle(args.resume, "--resume", "--engine ray", problems);
+  if (!args.layout.empty()) {
+    CheckIdle(choice.ray, "--engine ray", "--layout", problems);
+    CheckIdle(args.diff_analyze, "-da", "--layout", problems);
+    CheckIdle(args.resume, "--resume", "--layout", problems);
+    if (!IsDirectory(out.target)) {
+      problems.push_back(Error(ErrorCode::kInvalidArgument, "joins the ranks of step folders")
+                             .At("--layout")
+                             .Hint("give two step folders with their ranks"));
+    }
+  }
+  return choice;
 }
 
 // Last of all options: it runs the user's files.
@@ -359,6 +419,8 @@ int RunCompare(std::span<const std::string> arguments, Face face, const Hooks& h
   FailOn fail_on;
   app::CompareOptions options;
   if (problems.empty()) options = MakeOptions(args, terminal, fail_on, problems);
+  const EngineChoice choice =
+      problems.empty() ? ReadEngine(args, hooks, options, problems) : EngineChoice{};
   if (problems.empty()) ReadMetrics(args, hooks, options, problems);
   if (!problems.empty()) {
     terminal.PrintErrors(problems);
@@ -369,14 +431,38 @@ int RunCompare(std::span<const std::string> arguments, Face face, const Hooks& h
   const InterruptScope interrupts(cancel);
   if (hooks.replay)
     options.replay = [&](const std::string& jobs) { return hooks.replay(jobs, cancel); };
+  const EngineCommand command = {
+      face == Face::kOld, "compare", {arguments.begin(), arguments.end()}};
+  const std::unique_ptr<app::Engine> engine = MakeEngine(choice, args.engine, hooks, command);
+  options.engine = engine.get();
   if (args.search.alone())
     return RunCulpritAlone(args.search, options, fail_on, cancel, quiet, terminal);
   if (args.diff_analyze) {
     return Analyze(options, fail_on, interrupts, cancel, quiet, terminal);
   }
-  const Result<app::CompareRun> run = app::Compare(options, terminal, terminal, &cancel);
+  const Result<app::CompareRun> run =
+      args.layout.empty()
+          ? app::Compare(options, terminal, terminal, &cancel)
+          : app::CompareWithLayout(options, args.layout, terminal, terminal, &cancel);
   if (!run.ok()) return FinishError(run.error(), interrupts.signal(), terminal);
   return Finish(options, *run, fail_on, interrupts.signal(), quiet, terminal);
+}
+
+Status RunCompareItem(const EngineCommand& command, std::string_view payload,
+                      const app::ItemContext& context, const Hooks& hooks) {
+  CompareArgs args;
+  FailOn fail_on;
+  app::CompareOptions options;
+  std::vector<Error> problems =
+      ParseCompareArgs(command.arguments, command.old_face ? Face::kOld : Face::kNew, args);
+  if (problems.empty()) options = MakeOptions(args, NullLog(), fail_on, problems);
+  if (problems.empty()) ReadMetrics(args, hooks, options, problems);
+  if (!problems.empty()) return std::move(problems.front());
+  const CancelToken cancel;
+  if (hooks.replay)
+    options.replay = [&](const std::string& jobs) { return hooks.replay(jobs, cancel); };
+  if (args.diff_analyze) return app::RunDifferenceItem(std::move(options), payload, context);
+  return app::RunCompareItem(std::move(options), payload, context);
 }
 
 }  // namespace msprobe::cli

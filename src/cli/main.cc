@@ -20,6 +20,7 @@
 #include "cli/overflow_command.h"
 #include "cli/precheck_command.h"
 #include "cli/precision_command.h"
+#include "cli/ranks_command.h"
 #include "cli/status.h"
 #include "cli/terminal.h"
 
@@ -63,16 +64,17 @@ int RunCommand(std::span<const std::string> args, app::Face face, const Hooks& h
   if (name == "compare") return RunCompare(args.subspan(1), face, hooks, terminal);
   if (name == "api_precision_compare") return RunPrecision(args.subspan(1), face, terminal);
   if (IsPrecheckCommand(name)) return RunPrecheck(name, args.subspan(1), face, hooks, terminal);
-  if (name == "merge_result") return RunMerge(args.subspan(1), face, terminal);
+  if (name == "merge_result") return RunMerge(args.subspan(1), face, hooks, terminal);
   if (name == "inspect") return RunInspect(args.subspan(1), terminal);
   if (name == "diff") return RunDiff(args.subspan(1), terminal);
   if (name == "overflow_check" || name == "nan_analyze") {
-    return RunOverflow(name, args.subspan(1), face, terminal);
+    return RunOverflow(name, args.subspan(1), face, hooks, terminal);
   }
   if (face == app::Face::kNew) {
     if (name == "doctor") return RunDoctor(args.subspan(1), hooks, terminal);
     if (name == "init") return RunInit(args.subspan(1), terminal);
     if (name == "narrow") return RunNarrow(args.subspan(1), terminal);
+    if (name == "ranks") return RunRanks(args.subspan(1), terminal);
     if (name == "completion") return RunCompletion(args.subspan(1), CommandShapes(), terminal);
   }
   if (IsPlannedCommand(name)) return Refuse(terminal, PlannedError(name));

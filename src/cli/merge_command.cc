@@ -7,6 +7,7 @@
 #include "app/json_lines.h"
 #include "app/merge_app.h"
 #include "base/file.h"
+#include "cli/engine_options.h"
 #include "cli/options.h"
 #include "cli/status.h"
 #include "config/merge_config.h"
@@ -19,6 +20,7 @@ constexpr const char* kCommon = "Common";
 struct MergeArgs {
   TerminalFlags terminal;
   std::string input_dir, output_dir, config_path, json_path;
+  EngineArgs engine;
 };
 
 void AddOptions(CLI::App& app, MergeArgs& out) {
@@ -38,6 +40,7 @@ void AddOptions(CLI::App& app, MergeArgs& out) {
                  "also every row as one line of JSON; - is standard output")
       ->type_name("FILE")
       ->group(kCommon);
+  AddEngineOptions(app, out.engine, kCommon);
   AddTerminalFlags(app, out.terminal);
 }
 
@@ -73,7 +76,8 @@ void CheckRequired(const MergeArgs& args, std::vector<Error>& problems) {
 
 }  // namespace
 
-int RunMerge(std::span<const std::string> arguments, app::Face face, Terminal& terminal) {
+int RunMerge(std::span<const std::string> arguments, app::Face face, const Hooks& hooks,
+             Terminal& terminal) {
   MergeArgs args;
   CLI::App parser;
   AddOptions(parser, args);
@@ -94,6 +98,7 @@ int RunMerge(std::span<const std::string> arguments, app::Face face, Terminal& t
       problems.push_back(std::move(config).error());
     }
   }
+  const EngineChoice choice = CheckEngine(args.engine, hooks, problems);
   if (!problems.empty()) {
     terminal.PrintErrors(problems);
     return kRefused;
@@ -103,6 +108,11 @@ int RunMerge(std::span<const std::string> arguments, app::Face face, Terminal& t
   options.json_path = args.json_path;
   options.sort_names = face == app::Face::kNew;
   options.echo = Echo(parser);
+  options.workers = choice.workers;
+  const EngineCommand command = {
+      face == app::Face::kOld, "merge_result", {arguments.begin(), arguments.end()}};
+  const auto engine = MakeEngine(choice, args.engine, hooks, command);
+  options.engine = engine.get();
   CancelToken cancel;
   const InterruptScope interrupts(cancel);
   const Result<app::MergeRun> run = app::MergeReports(options, terminal, &cancel);
@@ -118,6 +128,19 @@ int RunMerge(std::span<const std::string> arguments, app::Face face, Terminal& t
     terminal.PrintAnswer(app::MergeAnswer(*run));
   terminal.PrintLine("merge_result: " + app::MergeClosingLine(*run));
   return run->partial ? kFailed : kDone;
+}
+
+Status RunMergeItem(const EngineCommand& command, std::string_view payload,
+                    const app::ItemContext& context) {
+  MergeArgs args;
+  CLI::App parser;
+  AddOptions(parser, args);
+  std::vector<Error> problems = CheckArguments(parser, command.arguments);
+  if (problems.empty()) problems = Parse(parser, command.arguments);
+  if (!problems.empty()) return std::move(problems.front());
+  app::MergeOptions options;
+  MSPROBE_ASSIGN(options.config, config::ReadMergeConfig(args.config_path, NullLog()));
+  return app::RunMergeItem(options, payload, context);
 }
 
 std::vector<OptionShape> MergeShape() {

@@ -24,8 +24,6 @@ constexpr std::array kAliases = {
 constexpr std::array<std::string_view, 3> kPlannedCommands = {"graph_visualize", "parse",
                                                               "config_check"};
 
-constexpr std::array<std::string_view, 2> kPlannedOptions = {"--engine", "--ray-address"};
-
 template <class List>
 bool Contains(const List& list, std::string_view name) {
   return std::find(list.begin(), list.end(), name) != list.end();
@@ -58,7 +56,6 @@ std::string_view SingleDash(std::string_view long_form) {
 }
 
 bool IsPlannedCommand(std::string_view name) { return Contains(kPlannedCommands, name); }
-bool IsPlannedOption(std::string_view long_form) { return Contains(kPlannedOptions, long_form); }
 
 Error PlannedError(std::string_view what) {
   return Error(ErrorCode::kUnsupported, "this build does not have it yet")
@@ -101,9 +98,7 @@ std::vector<Error> CheckOptions(std::span<const std::string> arguments,
     if (!LooksLikeOption(argument) || argument == "--") continue;
     const std::string_view name = NameOf(argument);
     if (Contains(known, LongForm(name))) continue;
-    if (IsPlannedOption(LongForm(name))) {
-      out.push_back(PlannedError(name));
-    } else if (Contains(other_face, LongForm(name))) {
+    if (Contains(other_face, LongForm(name))) {
       out.push_back(
           Error(ErrorCode::kInvalidArgument, "belongs to the other spelling of this command")
               .At(std::string(name))

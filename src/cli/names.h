@@ -24,10 +24,9 @@ std::string_view LongForm(std::string_view argument);
 // "-tp" for "--target_path"; empty when there is none.
 std::string_view SingleDash(std::string_view long_form);
 
-// A command or option that upstream has and this build has not yet: refused with that sentence
+// A command that upstream has and this build has not yet: refused with that sentence
 // instead of "unknown".
 bool IsPlannedCommand(std::string_view name);
-bool IsPlannedOption(std::string_view long_form);
 
 Error PlannedError(std::string_view what);
 

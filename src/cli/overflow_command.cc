@@ -7,6 +7,7 @@
 #include "app/analysis_app.h"
 #include "app/json_lines.h"
 #include "base/file.h"
+#include "cli/engine_options.h"
 #include "cli/options.h"
 #include "cli/status.h"
 
@@ -18,6 +19,7 @@ constexpr const char* kCommon = "Common";
 struct OverflowArgs {
   TerminalFlags terminal;
   std::string input_path, output_path = "./output", json_path;
+  EngineArgs engine;
 };
 
 void AddOptions(CLI::App& app, OverflowArgs& out) {
@@ -34,6 +36,7 @@ void AddOptions(CLI::App& app, OverflowArgs& out) {
                  "also every bad call as one line of JSON; - is standard output")
       ->type_name("FILE")
       ->group(kCommon);
+  AddEngineOptions(app, out.engine, kCommon);
   AddTerminalFlags(app, out.terminal);
 }
 
@@ -54,7 +57,7 @@ std::string Help(CLI::App& app, std::string_view name, app::Face face) {
 }  // namespace
 
 int RunOverflow(std::string_view name, std::span<const std::string> arguments, app::Face face,
-                Terminal& terminal) {
+                const Hooks& hooks, Terminal& terminal) {
   OverflowArgs args;
   CLI::App parser;
   AddOptions(parser, args);
@@ -74,6 +77,7 @@ int RunOverflow(std::string_view name, std::span<const std::string> arguments, a
                            .At(args.input_path)
                            .Hint("-i is the step folder of a dump"));
   }
+  const EngineChoice choice = CheckEngine(args.engine, hooks, problems);
   if (!problems.empty()) {
     terminal.PrintErrors(problems);
     return kRefused;
@@ -84,6 +88,11 @@ int RunOverflow(std::string_view name, std::span<const std::string> arguments, a
   options.json_path = args.json_path;
   options.command = name;
   options.echo = Echo(parser);
+  options.workers = choice.workers;
+  const EngineCommand command = {
+      face == app::Face::kOld, std::string(name), {arguments.begin(), arguments.end()}};
+  const auto engine = MakeEngine(choice, args.engine, hooks, command);
+  options.engine = engine.get();
   CancelToken cancel;
   const InterruptScope interrupts(cancel);
   const Result<app::AnalysisRun> run = app::CheckOverflow(options, terminal, terminal, &cancel);
@@ -99,6 +108,10 @@ int RunOverflow(std::string_view name, std::span<const std::string> arguments, a
     terminal.PrintAnswer(app::AnalysisAnswer(*run));
   terminal.PrintLine(fmt::format("{}: {}", name, app::AnalysisClosingLine(*run)));
   return run->partial ? kFailed : kDone;
+}
+
+Status RunOverflowItem(std::string_view payload, const app::ItemContext& context) {
+  return app::RunOverflowItem(payload, context);
 }
 
 std::vector<OptionShape> OverflowShape() {

@@ -39,6 +39,7 @@ void AddCommon(CLI::App& app, PrecheckArgs& out) {
         ->type_name("N")
         ->default_str("8")
         ->group(kCommon);
+    AddEngineOptions(app, out.engine, kCommon);
     app.add_option("--timeout", out.timeout, "seconds after which an API is given up as SKIP")
         ->type_name("SECONDS")
         ->group(kCommon);

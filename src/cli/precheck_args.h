@@ -9,6 +9,7 @@
 #include "app/compare_app.h"
 #include "base/error.h"
 #include "cli/completion.h"
+#include "cli/engine_options.h"
 #include "cli/terminal.h"
 
 namespace msprobe::cli {
@@ -29,6 +30,7 @@ struct PrecheckArgs {
   std::string json_path;
   bool no_html = false;  // newer spelling
   bool explain_rules = false, english = false, retry_skips = false, tf32 = false;
+  EngineArgs engine;  // multi forms
   std::vector<std::pair<std::string, std::string>> echo;
 };
 

@@ -115,7 +115,8 @@ void CheckBaseline(const PrecheckArgs& args, Problems& problems) {
                  "give --candidate, another --device or a details file of another machine");
 }
 
-app::PrecheckOptions Check(const PrecheckArgs& args, std::vector<Error>& errors) {
+app::PrecheckOptions Check(const PrecheckArgs& args, const Hooks& hooks,
+                           std::vector<Error>& errors) {
   Problems problems(errors);
   constexpr std::array<std::string_view, 2> kReferences = {"auto", "f64"};
   app::PrecheckOptions out;
@@ -132,8 +133,16 @@ app::PrecheckOptions Check(const PrecheckArgs& args, std::vector<Error>& errors)
   out.fail_on_skip = fail_on.rest;
   if (args.explain_rules) return out;
   CheckDevices(args, problems, out);
+  const EngineChoice choice = CheckEngine(args.engine, hooks, errors);
+  out.ray = choice.ray;
+  out.ray_address = args.engine.ray_address;
   problems.Word("--reference", args.reference, kReferences);
   problems.Number("-n", args.multi ? args.num_splits : "", 1, 64, out.workers);
+  if (choice.workers > 0) out.workers = choice.workers;
+  if (!choice.ray && choice.workers > 64) {
+    problems.Add("--workers", fmt::format("has no value '{}'", choice.workers),
+                 "a whole number from 1 to 64 on one machine");
+  }
   problems.Number("--seed", args.seed, 0, INT64_MAX, out.seed);
   problems.Number("--timeout", args.timeout, 1, 86400, out.timeout);
   const size_t colon = args.candidate.find(':');
@@ -269,7 +278,7 @@ int RunPrecheck(const std::string& command, std::span<const std::string> argumen
     return kDone;
   }
   app::PrecheckOptions options;
-  if (problems.empty()) options = Check(args, problems);
+  if (problems.empty()) options = Check(args, hooks, problems);
   if (!problems.empty()) {
     terminal.PrintErrors(problems);
     return kRefused;

@@ -62,7 +62,7 @@ CollectorImpl::CollectorImpl(const config::CollectConfig& config, LogSink& log)
       mix_(config.level == config::Level::kMix),
       filter_(config_),
       folders_(config_, log),
-      tensors_(config.async_dump, log),
+      tensors_(config.async_dump, log, static_cast<size_t>(config.memory_limit)),
       slice_(config.slice) {}
 
 CollectorImpl::~CollectorImpl() { Close(); }

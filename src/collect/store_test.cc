@@ -7,6 +7,7 @@
 #include <csignal>
 
 #include "collect/session_test.h"
+#include "collect/tensor_store.h"
 #include "formats/tensor_file.h"
 
 namespace msprobe::collect {
@@ -340,6 +341,32 @@ TEST(Termination, AForkedChildDiesAtOnce) {
   }
   EXPECT_EQ(StatusOf(child), 0);
   EXPECT_THAT(Names(run.dump()), ElementsAre("Torch.add.0.forward", "Torch.mul.0.forward"));
+}
+
+// memory_limit: callers wait for room, also those that would not wait without it.
+TEST(TensorFiles, QueuedCopiesStayWithinTheMemoryLimit) {
+  constexpr size_t kLimit = 1 << 20;
+  const TempDir dir;
+  KeptLog log;
+  TensorStore store(true, log, kLimit);
+  store.Open(dir.path());
+  for (int i = 0; i < 40; ++i) {
+    const auto tensor = Floats(std::vector<float>(kLimit / 16, static_cast<float>(i)));
+    ASSERT_TRUE(store.Queue("small" + std::to_string(i), tensor->view).ok());
+    ASSERT_LE(store.queued_bytes(), kLimit);
+  }
+  // One that is larger than all of it goes through alone.
+  const auto large = Floats(std::vector<float>(kLimit, 7.0f));
+  ASSERT_TRUE(store.Queue("large", large->view).ok());
+  EXPECT_LE(store.queued_bytes(), 4 * kLimit);
+  store.Drain();
+  EXPECT_EQ(store.queued_bytes(), 0u);
+  for (int i = 0; i < 40; ++i) {
+    const auto values = Stored(dir.path() + "/small" + std::to_string(i) + ".pt");
+    ASSERT_EQ(values.size(), kLimit / 16);
+    EXPECT_EQ(values.back(), static_cast<float>(i));
+  }
+  EXPECT_EQ(Stored(dir.path() + "/large.pt").size(), kLimit);
 }
 
 }  // namespace

@@ -250,7 +250,7 @@ TensorStore::Ticket TensorStore::QueueCopy(std::string name, TensorCopy copy) {
   std::unique_lock lock(mutex_);
   const size_t bytes = copy.bytes.size();
   progress_.wait(
-      lock, [&] { return patient_ || queue_.empty() || queued_bytes_ + bytes <= kQueueBytes; });
+      lock, [&] { return queue_.empty() || (bytes <= limit_ && queued_bytes_ <= limit_ - bytes); });
   if (!thread_.joinable()) thread_ = std::thread(&TensorStore::Run, this);
   queue_.push_back({std::move(name), std::move(copy)});
   queued_bytes_ += bytes;
@@ -297,6 +297,11 @@ void TensorStore::Run() {
     queue_.pop_front();
     progress_.notify_all();
   }
+}
+
+size_t TensorStore::queued_bytes() const {
+  const std::lock_guard lock(mutex_);
+  return queued_bytes_;
 }
 
 TensorStore::Ticket TensorStore::finished() const {

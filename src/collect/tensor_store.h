@@ -41,9 +41,10 @@ class TensorStore {
     Ticket ticket = 0;
   };
 
-  // `patient`: a caller never waits for the disk, however much is queued; else the queue holds
-  // kQueueBytes (and one tensor at least), and callers wait for room.
-  TensorStore(bool patient, LogSink& log) : patient_(patient), log_(log) {}
+  // The queue holds `limit` bytes (and one tensor at least), and callers wait for room. 0: with
+  // `patient` a caller never waits for the disk, however much is queued; else kQueueBytes.
+  TensorStore(bool patient, LogSink& log, size_t limit = 0)
+      : limit_(limit > 0 ? limit : (patient ? SIZE_MAX : kQueueBytes)), log_(log) {}
   ~TensorStore();
 
   static constexpr size_t kQueueBytes = 128 << 20;
@@ -71,6 +72,7 @@ class TensorStore {
   bool DrainFor(double seconds);
   void AfterForkInChild();  // the thread does not exist here
   uint64_t bytes() const;
+  size_t queued_bytes() const;  // of copies that wait to be written, or are being written
 
  private:
   struct Job {
@@ -83,7 +85,7 @@ class TensorStore {
   void Failed(const Error& error);
   void Run();
 
-  const bool patient_;
+  const size_t limit_;
   LogSink& log_;
   mutable std::mutex mutex_;
   std::string dir_;

@@ -72,6 +72,14 @@ std::unique_ptr<PieceJournal> PieceJournal::Open(const std::string& path, bool r
   return out;
 }
 
+std::string PieceJournal::Joined(std::span<const std::string> journals) {
+  std::string out = Header();
+  for (const std::string& journal : journals) {
+    if (journal.starts_with(Header())) out += journal.substr(Header().size());
+  }
+  return out;
+}
+
 PieceJournal::~PieceJournal() {
   Flush();
   if (fd_ >= 0) close(fd_);

@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "base/result.h"
@@ -32,6 +33,9 @@ class PieceJournal {
   ~PieceJournal();
   PieceJournal(const PieceJournal&) = delete;
   PieceJournal& operator=(const PieceJournal&) = delete;
+
+  // The bytes of one journal that holds what those of several hold; empty texts are passed over.
+  static std::string Joined(std::span<const std::string> journals);
 
   size_t known() const { return known_; }  // pieces of an earlier run
   std::optional<PairResult> Find(const Key& key) const;

@@ -30,6 +30,7 @@ constexpr string_view kTopKeys[] = {"task",
                                     "custom_op_namespaces",
                                     "enable_dataloader",
                                     "buffer_size",
+                                    "memory_limit",
                                     "overwrite",
                                     "strict",
                                     "compiled",
@@ -57,6 +58,7 @@ constexpr string_view kApiListKeys[] = {"add", "remove"};
 constexpr string_view kSliceKeys[] = {"dim", "begin", "end", "size"};
 
 constexpr int64_t kLeastBuffer = 64 << 10, kMostBuffer = 1 << 30;  // bytes (decisions.md 8)
+constexpr int64_t kLeastMemory = 1 << 20, kMostMemory = int64_t{1} << 40;
 
 // Words that other releases know and this tool refuses, with the reason.
 struct Refused {
@@ -250,6 +252,7 @@ class ConfigReader {
 
   void ReadOurs(SectionReader& top) {
     top.Int("buffer_size", kLeastBuffer, kMostBuffer, config_.buffer_size);
+    top.Int("memory_limit", kLeastMemory, kMostMemory, config_.memory_limit);
     top.Choice<Overwrite>("overwrite", kOverwriteWords, config_.overwrite);
     top.Bool("strict", config_.strict);
     top.Choice<bool>("compiled", kCompiledWords, config_.compiled_as_leaf);

@@ -74,6 +74,9 @@ struct CollectConfig {
       -1;  // of the checks: stop after that many; -1: never (1 when the task is "overflow_check")
   // ours
   int64_t buffer_size = 4 << 20;  // bytes, 64 KiB … 1 GiB
+  // Bytes of tensor copies that wait to be written, 1 MiB … 1 TiB; 0: 128 MiB, or as many as there
+  // are with async_dump.
+  int64_t memory_limit = 0;
   Overwrite overwrite = Overwrite::kKeep;
   bool strict = false;
   bool compiled_as_leaf = false;  // compiled "leaf" instead of "eager" (decisions.md 54)

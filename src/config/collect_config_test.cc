@@ -30,6 +30,7 @@ TEST_F(CollectConfigTest, TheShippedKindOfFile) {
   EXPECT_TRUE(c->data_mode_all && c->forward && c->backward && c->input && c->output);
   EXPECT_EQ(c->summary_mode, SummaryMode::kStatistics);
   EXPECT_EQ(c->buffer_size, 4194304);
+  EXPECT_EQ(c->memory_limit, 0);
   EXPECT_EQ(c->overwrite, Overwrite::kKeep);
   EXPECT_THAT(log_.warnings, IsEmpty());
 }
@@ -65,6 +66,7 @@ TEST_F(CollectConfigTest, EveryKey) {
   EXPECT_EQ(c->risk_level, RiskLevel::kEvery);
   EXPECT_THAT(*c->custom_op_namespaces, ElementsAre("_C_ascend", "mine"));
   EXPECT_EQ(c->buffer_size, 65536);
+  EXPECT_EQ(c->memory_limit, 33554432);
   EXPECT_EQ(c->overwrite, Overwrite::kRefuse);
   EXPECT_TRUE(c->strict);
   EXPECT_TRUE(c->compiled_as_leaf);
@@ -321,6 +323,10 @@ TEST_F(CollectConfigTest, KeysOfOurOwn) {
   EXPECT_EQ(KeyError("\"buffer_size\": 1e6"),
             ":2:1 buffer_size: the value 1000000.0 is a number; expected an integer from 65536 to "
             "1073741824");
+  EXPECT_EQ(
+      KeyError("\"memory_limit\": 1000"),
+      ":2:1 memory_limit: the value 1000 is out of range; expected an integer from 1048576 to "
+      "1099511627776");
   EXPECT_EQ(KeyError("\"overwrite\": \"yes\""),
             ":2:1 overwrite: the value \"yes\" is not known; expected \"keep\", \"replace\" or "
             "\"refuse\"");

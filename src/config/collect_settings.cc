@@ -101,6 +101,7 @@ std::vector<std::pair<std::string, std::string>> Settings(const CollectConfig& c
       {"custom_op_namespaces",
        c.custom_op_namespaces ? JsonTexts(*c.custom_op_namespaces) : "null"},
       {"buffer_size", fmt::format("{}", c.buffer_size)},
+      {"memory_limit", c.memory_limit > 0 ? fmt::format("{}", c.memory_limit) : "null"},
       {"overwrite", JsonText(OverwriteName(c.overwrite))},
       {"strict", JsonBool(c.strict)},
       {"compiled", JsonText(WordOf(kCompiledWords, c.compiled_as_leaf))},

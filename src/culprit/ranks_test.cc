@@ -115,19 +115,20 @@ TEST_F(Ranks, TheOperationDecides) {
 TEST_F(Ranks, OtherForms) {
   const std::string none = "null";
   const auto two = [&](int r, const std::vector<float>& a, const std::vector<float>& b) {
-    return "[" + Tensor(r, "a", a) + ", " + Tensor(r, "b", b) + "]";
+    return fmt::format("[{}, {}]", Tensor(r, "a", a), Tensor(r, "b", b));
   };
   std::vector<RankDump> dumps;
   for (int r = 0; r < 2; ++r) {
     const auto v = static_cast<float>(r + 1);
     const std::string source = R"("src": {"type": "int", "value": 1})";
     std::string data = Call("broadcast.0", Tensor(r, "c", {v}), Tensor(r, "d", {2}), source);
-    data += "," + Call("all_gather.0", none + "," + Tensor(r, "e", {v, v}),
-                       two(r, {1, 1}, {2, r == 0 ? 2.F : 3.F}));
-    data += "," + Call("all_gather_into_tensor.0", none + "," + Tensor(r, "g", {v, v}),
-                       Tensor(r, "h", {1, 1, 2, 2}));
-    data += "," + Call("reduce_scatter_tensor.0", none + "," + Tensor(r, "k", {v, 10 * v}),
-                       Tensor(r, "l", {r == 0 ? 3.F : 30.F}));
+    data.append(",").append(Call("all_gather.0", none + "," + Tensor(r, "e", {v, v}),
+                                 two(r, {1, 1}, {2, r == 0 ? 2.F : 3.F})));
+    data.append(",").append(Call("all_gather_into_tensor.0", none + "," + Tensor(r, "g", {v, v}),
+                                 Tensor(r, "h", {1, 1, 2, 2})));
+    data.append(",").append(Call("reduce_scatter_tensor.0",
+                                 none + "," + Tensor(r, "k", {v, 10 * v}),
+                                 Tensor(r, "l", {r == 0 ? 3.F : 30.F})));
     dumps.push_back(Write(r, data));
   }
   const auto scores = JudgeCollectives(dumps, true);

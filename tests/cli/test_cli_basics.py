@@ -75,8 +75,8 @@ def test_help_of_compare_shows_both_names_of_options(msprobe, spelling, needed):
         ),
         (["compare", "-tp", "a", "-gp", "b", "-m", "torchair"], ["--mode torchair: this build does not have it yet"]),
         (
-            ["compare", "-tp", "a", "-gp", "b", "--engine", "ray"],
-            ["--engine: this build does not have it yet"],
+            ["compare", "-tp", "a", "-gp", "b", "--engine", "rey"],
+            ["--engine: has no value 'rey'; did you mean ray?"],
         ),
         (["compare", "-tp", "a", "-gp", "b", "--config", "gone.yaml"], ["gone.yaml"]),
         (["compare", "-tp", "a", "-gp", "b", "-am", "-lm"], ["-am: has no effect beside -lm"]),

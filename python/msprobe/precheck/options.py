@@ -37,6 +37,8 @@ class Options:
     baseline: str = ""
     rows_path: str = ""
     reproduce: str = ""
+    ray: bool = False
+    ray_address: str = ""
     english: bool = False
     retry_skips: bool = False
     tf32: bool = False

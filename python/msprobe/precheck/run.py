@@ -10,7 +10,7 @@ import time
 import traceback
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
@@ -34,7 +34,17 @@ class _Terminated(BaseException):
     """SIGTERM came."""
 
 
-def main(options_json: str) -> int:
+class Engine(Protocol):
+    """Where calls are replayed when not in processes of this machine."""
+
+    def choose_device(self, options: Options) -> Device:
+        """The device of its workers. Raises PrecheckError when they have none of that kind."""
+
+    def run(self, job: Job, device: Device, calls: list[Call]) -> Iterator[Outcome]:
+        """Outcomes in the order of the calls."""
+
+
+def main(options_json: str, engine: Engine | None = None) -> int:
     """Run a command with checked options and return its exit status (decisions: 0, 1, 2, 3, 130, 143)."""
     options = Options.from_json(options_json)
     console = Console(options)
@@ -45,7 +55,7 @@ def main(options_json: str) -> int:
             return overflow.run(options, console)
         if options.reproduce:
             return generate.reproduce(options, console)
-        return _run(options, console)
+        return _run(options, console, engine)
     except MsprobeError as e:
         if options.debug:
             traceback.print_exc()
@@ -166,8 +176,8 @@ class Counts:
         )
 
 
-def _run(options: Options, console: Console) -> int:
-    device = choose_device(options.device, options.device_ids[0], jit_compile=options.jit_compile, tf32=options.tf32)
+def _run(options: Options, console: Console, engine: Engine | None) -> int:
+    device = _device(options, engine)
     settings = read_settings(options.config_path)
     options.baseline = _baseline(options, device)
     dump = read_dump(options.api_info)
@@ -189,6 +199,7 @@ def _run(options: Options, console: Console) -> int:
     if folder:
         console.info(f"error data: {folder}")
     run = _Run(Job(options, settings, dump, folder), console, device, writer)
+    run.engine = engine
     previous = signal.signal(signal.SIGTERM, _on_sigterm)
     try:
         with quiet_warnings():
@@ -197,6 +208,12 @@ def _run(options: Options, console: Console) -> int:
         signal.signal(signal.SIGTERM, previous)
         run.finish()
     return run.status()
+
+
+def _device(options: Options, engine: Engine | None) -> Device:
+    if engine is not None:
+        return engine.choose_device(options)
+    return choose_device(options.device, options.device_ids[0], jit_compile=options.jit_compile, tf32=options.tf32)
 
 
 def _baseline(options: Options, device: Device) -> str:
@@ -247,6 +264,7 @@ class _Run:
         self._inputs: dict[str, str] = {}
         self._started = time.time()
         self._complete = False
+        self.engine: Engine | None = None
 
     def replay(self, calls: list[Call]) -> None:
         """Run the calls and write their rows, in order."""
@@ -264,6 +282,8 @@ class _Run:
         self._complete = True
 
     def _outcomes(self, calls: list[Call]) -> Iterator[Outcome]:
+        if self.engine is not None:
+            return self.engine.run(self._job, self._device, calls)
         if self._options.multi:
             return run_workers(self._job, self._device, calls)
         return self._here(calls)

@@ -64,12 +64,12 @@ def _work(pipe: Connection, job: Job, device_index: int, threads: int) -> None:
 
 
 class _Pool:
-    def __init__(self, job: Job, device: Device) -> None:
+    def __init__(self, job: Job, device: Device, threads: int) -> None:
         options = job.options
         self._options = options
         self._job = replace(job, options=replace(options, device=device.kind), dump=replace(job.dump, calls=[]))
         self._context = multiprocessing.get_context("spawn")
-        self._threads = max(1, (os.cpu_count() or 1) // options.workers)
+        self._threads = threads or max(1, (os.cpu_count() or 1) // options.workers)
         self.workers: list[_Worker] = []
 
     def start(self, index: int) -> _Worker:
@@ -108,14 +108,32 @@ class _Pool:
 
 def run_workers(job: Job, device: Device, calls: list[Call]) -> Iterator[Outcome]:
     """Replay in options.workers processes and yield outcomes in the order of `calls`."""
-    options = job.options
-    pool = _Pool(job, device)
-    queue = deque(heaviest_first([weight(call) for call in calls], _AHEAD * options.workers))
-    deaths: dict[int, int] = {}
-    finished: dict[int, Outcome] = {}
-    following = 0
-    try:
-        for index in range(min(options.workers, len(calls))):
+    with contextlib.closing(Replays(job, device)) as replays:
+        yield from replays.run(calls)
+
+
+class Replays:
+    """Processes that stay for several lists of calls."""
+
+    def __init__(self, job: Job, device: Device, threads: int = 0) -> None:
+        """Nothing is started yet.
+
+        Args:
+            job: options.workers says how many processes.
+            device: What they replay on.
+            threads: Of each process; 0: a fair share of this machine's cores.
+        """
+        self._options = job.options
+        self._pool = _Pool(job, device, threads)
+
+    def run(self, calls: list[Call]) -> Iterator[Outcome]:
+        """Outcomes in the order of `calls`."""
+        options, pool = self._options, self._pool
+        queue = deque(heaviest_first([weight(call) for call in calls], _AHEAD * options.workers))
+        deaths: dict[int, int] = {}
+        finished: dict[int, Outcome] = {}
+        following = 0
+        for index in range(len(pool.workers), min(options.workers, len(calls))):
             pool.start(index)
         while following < len(calls):
             _hand_out(pool, queue, calls, following + 2 * _AHEAD * options.workers)
@@ -123,8 +141,10 @@ def run_workers(job: Job, device: Device, calls: list[Call]) -> Iterator[Outcome
             while following in finished:
                 yield finished.pop(following)
                 following += 1
-    finally:
-        pool.close()
+
+    def close(self) -> None:
+        """Stop the processes."""
+        self._pool.close()
 
 
 def weight(call: Call) -> float:

@@ -22,7 +22,10 @@ _RANK_VARIABLES = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
 
 
 def detect_rank() -> int | None:
-    """The rank by torch.distributed or the launcher; None when there is none."""
+    """The rank by `msprobe.scale.attach`, torch.distributed or the launcher; None when there is none."""
+    given = os.environ.get("MSPROBE_RANK", "")
+    if given.isdecimal():
+        return int(given)
     distributed = torch.distributed
     if distributed.is_available() and distributed.is_initialized():
         return int(distributed.get_rank())

@@ -1,0 +1,575 @@
+#include "app/layout_app.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <set>
+
+#include "app/inspect_app.h"
+#include "app/layout_leaf.h"
+#include "app/layout_ways.h"
+#include "app/output_folder.h"
+#include "base/file.h"
+#include "base/text.h"
+#include "base/time.h"
+#include "config/layout_config.h"
+#include "dump/reader.h"
+#include "formats/tensor_file.h"
+#include "json/json.h"
+
+namespace msprobe::app {
+namespace {
+
+using config::Held;
+using json::Value;
+
+constexpr double kFits = 0.01;  // distance of a guess that is said to fit
+
+// One side: its ranks in the order of the mesh.
+struct Side {
+  const config::Mesh* mesh = nullptr;
+  std::vector<std::string> folders;
+  std::vector<json::Document> documents;
+  std::vector<const Value*> data;  // the member `data` of each
+  std::string out;                 // folder of the joined dump
+  uint64_t files = 0;
+};
+
+using Ranks = std::vector<const Value*>;  // the same place of all ranks; null where one lacks it
+
+bool IsTensor(const Value* v) {
+  return v != nullptr && v->is_object() && v->Find("dtype") != nullptr &&
+         v->Find("shape") != nullptr;
+}
+
+std::optional<double> Number(const Value& leaf, const char* key) {
+  const Value* v = leaf.Find(key);
+  if (v == nullptr || !v->is_number()) return std::nullopt;
+  return v->as_double();
+}
+
+std::optional<Recorded> RecordedOf(const Value* leaf) {
+  if (!IsTensor(leaf)) return std::nullopt;
+  const Value& shape = *leaf->Find("shape");
+  if (!shape.is_array()) return std::nullopt;
+  Recorded out;
+  for (const Value& n : shape) {
+    if (!n.is_int() || n.as_int() < 0) return std::nullopt;
+    out.shape.push_back(n.as_int());
+  }
+  out.max = Number(*leaf, "Max");
+  out.min = Number(*leaf, "Min");
+  out.mean = Number(*leaf, "Mean");
+  out.norm = Number(*leaf, "Norm");
+  return out;
+}
+
+std::optional<std::vector<Recorded>> RecordedOf(const Ranks& ranks) {
+  std::vector<Recorded> out;
+  for (const Value* leaf : ranks) {
+    std::optional<Recorded> r = RecordedOf(leaf);
+    if (!r) return std::nullopt;
+    out.push_back(std::move(*r));
+  }
+  return out;
+}
+
+// What is done with one tensor.
+struct Decision {
+  std::vector<Held> target, golden;  // empty: it cannot be joined
+  bool guessed = false, checked = false;
+  double distance = 0;
+};
+
+class Joiner {
+ public:
+  Joiner(const config::Layout& layout, Side& target, Side& golden, LogSink& log)
+      : layout_(layout), target_(target), golden_(golden), log_(log) {}
+
+  Status Run(const CancelToken* cancel);
+  Status WriteLayout(const std::string& path) const;
+
+ private:
+  using Leaves = std::map<std::string, Ranks>;
+  static void Collect(const Ranks& ranks, const std::string& path, Leaves& out);
+  static std::string Part(const std::string& path, std::string_view key);
+  std::vector<Held> RuleOf(const std::string& name, const config::Mesh& mesh) const;
+  Decision Decide(const std::string& name, const Ranks* target, const Ranks* golden) const;
+  Status Write(json::Writer& w, Side& side, const Ranks& ranks, const std::string& path,
+               bool is_target);
+  Status WriteTensor(json::Writer& w, Side& side, const Ranks& ranks, const std::vector<Held>& held,
+                     const std::string& path);
+  Result<std::string> JoinFiles(Side& side, const Ranks& ranks, const std::vector<Held>& held);
+  Status Entry(const std::string& name);
+  static Ranks At(const Side& side, const std::string& entry);
+  void Count(const std::string& name, const Decision& d);
+  void CountUnjoined(const std::string& name);
+  void Said();
+
+  const config::Layout& layout_;
+  Side& target_;
+  Side& golden_;
+  LogSink& log_;
+  std::map<std::string, Decision> decisions_;  // of the entry at hand
+  std::string target_text_, golden_text_;
+  std::optional<json::Writer> target_json_, golden_json_;
+  // Kinds of tensors: names with numbers of calls as *. What was decided first, and how often.
+  std::map<std::string, std::pair<Decision, uint64_t>> kinds_;
+  uint64_t guesses_ = 0, unfit_ = 0, unjoined_ = 0;
+  std::string first_unjoined_;
+};
+
+std::string Joiner::Part(const std::string& path, std::string_view key) {
+  if (path.find('\n') == std::string::npos) return path + "\n" + std::string(key);
+  return path + "." + std::string(key);
+}
+
+// Paths are entry, a line feed, and the place inside.
+std::string RowName(const std::string& path) {
+  const size_t at = path.find('\n');
+  std::string place = path.substr(at + 1);
+  for (const std::string_view key : {"input_args", "input_kwargs", "args", "kwargs"}) {
+    if (place.starts_with(key)) place.replace(0, key.size(), "input");
+  }
+  return path.substr(0, at) + "." + place;
+}
+
+void Joiner::Collect(const Ranks& ranks, const std::string& path, Leaves& out) {
+  const Value* first = ranks.front();
+  if (first == nullptr) return;
+  if (IsTensor(first)) {
+    out[path] = ranks;
+  } else if (first->is_array()) {
+    for (size_t i = 0; i < first->size(); ++i) {
+      Ranks inner;
+      for (const Value* v : ranks) {
+        inner.push_back(v != nullptr && v->is_array() && i < v->size() ? &(*v)[i] : nullptr);
+      }
+      Collect(inner, Part(path, fmt::format("{}", i)), out);
+    }
+  } else if (first->is_object()) {
+    for (const auto* m = first->members_begin(); m != first->members_end(); ++m) {
+      Ranks inner;
+      for (const Value* v : ranks) inner.push_back(v != nullptr ? v->Find(m->key) : nullptr);
+      Collect(inner, Part(path, m->key), out);
+    }
+  }
+}
+
+std::vector<Held> Joiner::RuleOf(const std::string& name, const config::Mesh& mesh) const {
+  for (const config::LayoutRule& rule : layout_.rules) {
+    if (!MatchesPattern(name, rule.name)) continue;
+    std::vector<Held> out;
+    for (const auto& [dimension, size] : mesh) {
+      const auto it = std::find_if(rule.held.begin(), rule.held.end(),
+                                   [&](const auto& h) { return h.first == dimension; });
+      out.push_back(it == rule.held.end() ? Held{Held::How::kSame, 0} : it->second);
+    }
+    return out;
+  }
+  return std::vector<Held>(mesh.size(), Held{Held::How::kGuess, 0});
+}
+
+Decision Joiner::Decide(const std::string& name, const Ranks* target, const Ranks* golden) const {
+  Decision out;
+  std::vector<Way> ways[2];
+  const Ranks* ranks[2] = {target, golden};
+  const config::Mesh* meshes[2] = {target_.mesh, golden_.mesh};
+  for (size_t s = 0; s < 2; ++s) {
+    if (ranks[s] == nullptr) continue;
+    const auto parts = RecordedOf(*ranks[s]);
+    const std::vector<Held> rule = RuleOf(name, *meshes[s]);
+    for (size_t d = 0; d < rule.size(); ++d) {
+      out.guessed |= rule[d].how == Held::How::kGuess && (*meshes[s])[d].second > 1;
+    }
+    if (parts) ways[s] = WaysOf(*parts, *meshes[s], rule);
+  }
+  double best = HUGE_VAL;
+  for (const Way& t : ways[0]) {
+    for (const Way& g : ways[1]) {
+      const double distance = RecordedDistance(t.whole, g.whole);
+      if (!(distance + t.cost + g.cost < best)) continue;
+      best = distance + t.cost + g.cost;
+      out.target = t.held;
+      out.golden = g.held;
+      out.distance = distance;
+      out.checked = true;
+    }
+  }
+  if (out.checked) return out;
+  // Nothing fits the other side, or there is none: the first way of each.
+  if (!ways[0].empty()) out.target = ways[0].front().held;
+  if (!ways[1].empty()) out.golden = ways[1].front().held;
+  out.distance = 1;
+  return out;
+}
+
+Result<std::string> Joiner::JoinFiles(Side& side, const Ranks& ranks,
+                                      const std::vector<Held>& held) {
+  const std::string folder = JoinPath(side.out, "dump_tensor_data");
+  MSPROBE_TRY(CreateDirectories(folder));
+  const auto source = [&](size_t rank) -> Result<std::string> {
+    const Value* name = ranks[rank]->Find("data_name");
+    if (name == nullptr || !name->is_string()) {
+      return Error(ErrorCode::kNotFound, "no tensor file is recorded");
+    }
+    return ResolveInside(JoinPath(side.folders[rank], "dump_tensor_data"), name->as_string());
+  };
+  std::string name = fmt::format("{}.pt", side.files++);
+  const std::string path = JoinPath(folder, name);
+  const bool same = std::all_of(held.begin(), held.end(),
+                                [](const Held& h) { return h.how == Held::How::kSame; });
+  MSPROBE_ASSIGN(const std::string first, source(0));
+  if (same) {
+    std::error_code failed;
+    std::filesystem::create_hard_link(first, path, failed);
+    if (failed) std::filesystem::copy_file(first, path, failed);
+    if (failed) return Error(ErrorCode::kIo, failed.message()).At(path);
+    return name;
+  }
+  std::vector<Elements> parts;
+  for (size_t r = 0; r < ranks.size(); ++r) {
+    MSPROBE_ASSIGN(const std::string file, source(r));
+    MSPROBE_ASSIGN(parts.emplace_back(), ReadElements(file));
+  }
+  MSPROBE_ASSIGN(const Elements whole, Fold(std::move(parts), *side.mesh, held,
+                                            [](std::vector<Elements> group, const Held& h) {
+                                              return JoinElements(std::move(group), h);
+                                            }));
+  MSPROBE_TRY(formats::WritePt(path, whole.dtype, whole.shape, false, whole.bytes));
+  return name;
+}
+
+Status Joiner::WriteTensor(json::Writer& w, Side& side, const Ranks& ranks,
+                           const std::vector<Held>& held, const std::string& path) {
+  const Value& first = *ranks.front();
+  const auto parts = RecordedOf(ranks);
+  std::optional<Recorded> whole;
+  if (parts && !held.empty()) whole = FoldRecorded(*parts, *side.mesh, held);
+  const bool same = std::all_of(held.begin(), held.end(),
+                                [](const Held& h) { return h.how == Held::How::kSame; });
+  const Value* recorded_name = first.Find("data_name");
+  std::string file;
+  bool sum = false;
+  for (const Held& h : held) sum = sum || h.how == Held::How::kSum;
+  if (whole && recorded_name != nullptr && recorded_name->is_string()) {
+    Result<std::string> joined = JoinFiles(side, ranks, held);
+    if (joined.ok()) {
+      file = *joined;
+    } else {
+      log_.Warning("a tensor could not be joined: " + joined.error().ToString());
+      whole.reset();
+    }
+  }
+  if (!whole) {  // no tensor at all instead of one of a wrong shape: the row is not compared
+    if (!held.empty()) CountUnjoined(path);
+    w.Null();
+    return {};
+  }
+  w.StartObject();
+  for (const auto* m = first.members_begin(); m != first.members_end(); ++m) {
+    const bool figure = m->key == "Max" || m->key == "Min" || m->key == "Mean" || m->key == "Norm";
+    const bool kept = m->key == "type" || m->key == "requires_grad";
+    if (m->key == "dtype") {
+      // Sums of narrow types are kept wider.
+      w.Key(m->key);
+      if (sum && !file.empty() && m->value.is_string() && m->value.as_string() != "torch.float64") {
+        w.String("torch.float32");
+      } else {
+        w.Copy(m->value);
+      }
+    } else if (m->key == "data_name") {
+      if (!file.empty()) w.Key(m->key).String(file);
+    } else if (m->key == "shape") {
+      w.Key(m->key).StartArray();
+      for (const int64_t n : whole->shape) w.Int(n);
+      w.EndArray();
+    } else if (kept || same) {
+      w.Key(m->key).Copy(m->value);
+    } else if (figure) {
+      const std::optional<double> value = m->key == "Max"    ? whole->max
+                                          : m->key == "Min"  ? whole->min
+                                          : m->key == "Mean" ? whole->mean
+                                                             : whole->norm;
+      w.Key(m->key);
+      if (value) {
+        w.Double(*value);
+      } else {
+        w.Null();
+      }
+    }
+  }
+  w.EndObject();
+  return {};
+}
+
+Status Joiner::Write(json::Writer& w, Side& side, const Ranks& ranks, const std::string& path,
+                     bool is_target) {
+  const Value* first = ranks.front();
+  if (IsTensor(first)) {
+    const auto it = decisions_.find(path);
+    const std::vector<Held> none;
+    return WriteTensor(w, side, ranks,
+                       it == decisions_.end() ? none
+                       : is_target            ? it->second.target
+                                              : it->second.golden,
+                       path);
+  }
+  if (first->is_array()) {
+    w.StartArray();
+    for (size_t i = 0; i < first->size(); ++i) {
+      Ranks inner;
+      for (const Value* v : ranks) {
+        inner.push_back(v != nullptr && v->is_array() && i < v->size() ? &(*v)[i] : nullptr);
+      }
+      MSPROBE_TRY(Write(w, side, inner, Part(path, fmt::format("{}", i)), is_target));
+    }
+    w.EndArray();
+  } else if (first->is_object()) {
+    w.StartObject();
+    for (const auto* m = first->members_begin(); m != first->members_end(); ++m) {
+      Ranks inner;
+      for (const Value* v : ranks) inner.push_back(v != nullptr ? v->Find(m->key) : nullptr);
+      inner.front() = &m->value;
+      w.Key(m->key);
+      MSPROBE_TRY(Write(w, side, inner, Part(path, m->key), is_target));
+    }
+    w.EndObject();
+  } else {
+    w.Copy(*first);
+  }
+  return {};
+}
+
+Ranks Joiner::At(const Side& side, const std::string& entry) {
+  Ranks out;
+  for (const Value* data : side.data) out.push_back(data->Find(entry));
+  return out;
+}
+
+// Numbers of calls differ from call to call; what a tensor is does not.
+std::string KindOf(const std::string& name) {
+  std::string out;
+  for (size_t i = 0; i < name.size();) {
+    size_t end = name.find('.', i);
+    if (end == std::string::npos) end = name.size();
+    const std::string_view part(name.data() + i, end - i);
+    const bool number =
+        !part.empty() && part.find_first_not_of("0123456789") == std::string_view::npos;
+    // The number of an argument stays: it is the last one, behind `input` or `output`.
+    const bool last = end == name.size();
+    if (!out.empty()) out += '.';
+    out += number && !last ? "*" : std::string(part);
+    i = end + 1;
+  }
+  return out;
+}
+
+void Joiner::CountUnjoined(const std::string& name) {
+  if (unjoined_++ == 0) first_unjoined_ = name;
+}
+
+void Joiner::Count(const std::string& name, const Decision& d) {
+  if (d.target.empty() && d.golden.empty()) {
+    CountUnjoined(name);
+    return;
+  }
+  if (!d.guessed) return;
+  ++guesses_;
+  if (!d.checked || d.distance > kFits) ++unfit_;
+  auto& [kept, count] = kinds_[KindOf(name)];
+  if (count++ == 0 || d.distance > kept.distance) kept = d;
+}
+
+Status Joiner::Entry(const std::string& name) {
+  const Ranks t = At(target_, name), g = At(golden_, name);
+  Leaves of_target, of_golden;
+  Collect(t, name, of_target);
+  Collect(g, name, of_golden);
+  decisions_.clear();
+  std::set<std::string> paths;
+  for (const auto& [path, ranks] : of_target) paths.insert(path);
+  for (const auto& [path, ranks] : of_golden) paths.insert(path);
+  for (const std::string& path : paths) {
+    const auto a = of_target.find(path), b = of_golden.find(path);
+    const std::string row = RowName(path);
+    Decision d = Decide(row, a == of_target.end() ? nullptr : &a->second,
+                        b == of_golden.end() ? nullptr : &b->second);
+    Count(row, d);
+    decisions_.emplace(path, std::move(d));
+  }
+  if (t.front() != nullptr) {
+    target_json_->Key(name);
+    MSPROBE_TRY(Write(*target_json_, target_, t, name, true));
+  }
+  if (g.front() != nullptr) {
+    golden_json_->Key(name);
+    MSPROBE_TRY(Write(*golden_json_, golden_, g, name, false));
+  }
+  return {};
+}
+
+// The head of a dump without its data.
+void WriteHead(json::Writer& w, const Value& root) {
+  w.StartObject();
+  for (const auto* m = root.members_begin(); m != root.members_end(); ++m) {
+    if (m->key == "data" || m->key == "msprobe" || m->key == "dump_data_dir") continue;
+    w.Key(m->key).Copy(m->value);
+  }
+  w.Key("dump_data_dir").Null();
+  w.Key("data").StartObject();
+}
+
+Status WriteWhole(const Side& side, std::string& text, json::Writer& w) {
+  w.EndObject();
+  w.EndObject();
+  MSPROBE_ASSIGN(AtomicFile file, AtomicFile::Create(JoinPath(side.out, "dump.json")));
+  MSPROBE_TRY(file.Write(text));
+  MSPROBE_TRY(file.Commit());
+  // Beside it what the first rank has.
+  for (const char* name : {"stack.json", "construct.json"}) {
+    std::error_code ignored;
+    std::filesystem::copy_file(JoinPath(side.folders.front(), name), JoinPath(side.out, name),
+                               ignored);
+  }
+  return {};
+}
+
+void Joiner::Said() {
+  if (guesses_ > 0) {
+    log_.Warning(
+        fmt::format("guess: how the ranks hold {} tensors was not in the layout file; what fits "
+                    "best was taken, "
+                    "and {} of these fit badly",
+                    guesses_, unfit_));
+  }
+  if (unjoined_ > 0) {
+    log_.Warning(fmt::format("{} tensors cannot be joined and are not compared, first {}",
+                             unjoined_, first_unjoined_));
+  }
+}
+
+Status Joiner::Run(const CancelToken* cancel) {
+  target_json_.emplace(target_text_);
+  golden_json_.emplace(golden_text_);
+  WriteHead(*target_json_, target_.documents.front().root());
+  WriteHead(*golden_json_, golden_.documents.front().root());
+  const Value &first = *target_.data.front(), &other = *golden_.data.front();
+  for (const auto* m = first.members_begin(); m != first.members_end(); ++m) {
+    if (cancel != nullptr && cancel->cancelled()) {
+      return Error(ErrorCode::kCancelled, "interrupted");
+    }
+    MSPROBE_TRY(Entry(std::string(m->key)));
+  }
+  for (const auto* m = other.members_begin(); m != other.members_end(); ++m) {
+    if (first.Find(m->key) == nullptr) MSPROBE_TRY(Entry(std::string(m->key)));
+  }
+  MSPROBE_TRY(WriteWhole(target_, target_text_, *target_json_));
+  MSPROBE_TRY(WriteWhole(golden_, golden_text_, *golden_json_));
+  Said();
+  return {};
+}
+
+std::string MeshText(const config::Mesh& mesh) {
+  std::string out;
+  for (const auto& [name, size] : mesh) {
+    out += fmt::format("{}{}: {}", out.empty() ? "" : ", ", name, size);
+  }
+  return "{" + out + "}";
+}
+
+Status Joiner::WriteLayout(const std::string& path) const {
+  std::string text = fmt::format("target: {}\ngolden: {}\ntensors:\n", MeshText(layout_.target),
+                                 MeshText(layout_.golden));
+  for (const config::LayoutRule& rule : layout_.rules) {
+    text += "- {name: '" + rule.name + "'";
+    for (const auto& [dimension, held] : rule.held) {
+      text += fmt::format(", {}: {}", dimension, config::HeldText(held));
+    }
+    text += "}\n";
+  }
+  for (const auto& [kind, found] : kinds_) {
+    const auto& [d, count] = found;
+    const bool use_target = !d.target.empty();
+    const config::Mesh& mesh = use_target ? *target_.mesh : *golden_.mesh;
+    const std::vector<Held>& held = use_target ? d.target : d.golden;
+    text += "- {name: '" + kind + "'";
+    for (size_t k = 0; k < mesh.size(); ++k) {
+      // A dimension of one rank says nothing; the other side may know.
+      const bool one = mesh[k].second == 1 && !d.golden.empty();
+      const auto other = std::find_if(golden_.mesh->begin(), golden_.mesh->end(),
+                                      [&](const auto& g) { return g.first == mesh[k].first; });
+      const Held& told =
+          one ? d.golden[static_cast<size_t>(other - golden_.mesh->begin())] : held[k];
+      text += fmt::format(", {}: {}", mesh[k].first, config::HeldText(told));
+    }
+    text += fmt::format("}}  # guess, {} tensors, {}\n", count,
+                        !d.checked           ? "not checked: the other side has none that fits"
+                        : d.distance > kFits ? fmt::format("fits badly: {:.3g} apart", d.distance)
+                                             : "fits");
+  }
+  MSPROBE_ASSIGN(AtomicFile file, AtomicFile::Create(path));
+  MSPROBE_TRY(file.Write(text));
+  return file.Commit();
+}
+
+Status ReadSide(const std::string& folder, const config::Mesh& mesh, Side& side) {
+  side.mesh = &mesh;
+  int64_t ranks = 1;
+  for (const auto& [name, size] : mesh) ranks *= size;
+  MSPROBE_ASSIGN(std::vector<dump::RankDir> dirs, dump::ListRanks(folder));
+  std::erase_if(dirs, [](const auto& d) { return d.kind == dump::RankDir::Kind::kProcess; });
+  if (static_cast<int64_t>(dirs.size()) != ranks) {
+    return Error(ErrorCode::kMismatch,
+                 fmt::format("{} ranks, the layout says {}", dirs.size(), ranks))
+        .At(folder)
+        .Hint("give step folders, and the sizes that the job had");
+  }
+  for (const dump::RankDir& d : dirs) {
+    const std::string path = JoinPath(d.path, "dump.json");
+    MSPROBE_ASSIGN(side.documents.emplace_back(), json::ParseDocumentFile(path));
+    const Value* data = side.documents.back().root().Find("data");
+    if (data == nullptr || !data->is_object()) {
+      return Error(ErrorCode::kMalformed, "missing, or not an object").At(path).Key("data");
+    }
+    side.folders.push_back(d.path);
+    side.data.push_back(data);
+  }
+  return CreateDirectories(side.out);
+}
+
+}  // namespace
+
+Result<CompareRun> CompareWithLayout(const CompareOptions& options, const std::string& layout_path,
+                                     LogSink& log, ProgressSink& progress,
+                                     const CancelToken* cancel) {
+  MSPROBE_ASSIGN(const config::Layout layout, config::ReadLayout(layout_path));
+  MSPROBE_ASSIGN(const OutputFolder folder, OutputFolder::Make(options.output_dir));
+  const std::string stamp = LocalTimestamp(
+      FreeTimestamp(options.output_dir, {"joined_{ts}", "layout_{ts}.yaml"}, UnixSeconds()));
+  const std::string joined = JoinPath(options.output_dir, "joined_" + stamp);
+  CompareOptions inner = options;
+  {
+    Side target, golden;
+    target.out = JoinPath(joined, "target");
+    golden.out = JoinPath(joined, "golden");
+    MSPROBE_TRY(ReadSide(options.target, layout.target, target));
+    MSPROBE_TRY(ReadSide(options.golden, layout.golden, golden));
+    Joiner joiner(layout, target, golden, log);
+    MSPROBE_TRY(joiner.Run(cancel));
+    const std::string path = JoinPath(options.output_dir, "layout_" + stamp + ".yaml");
+    MSPROBE_TRY(joiner.WriteLayout(path));
+    log.Warning(fmt::format("{} ranks of {} against {} of {}, joined in {}; how is in {}",
+                            target.folders.size(), options.target, golden.folders.size(),
+                            options.golden, joined, path));
+    inner.target = JoinPath(target.out, "dump.json");
+    inner.golden = JoinPath(golden.out, "dump.json");
+  }
+  return Compare(inner, log, progress, cancel);
+}
+
+}  // namespace msprobe::app
