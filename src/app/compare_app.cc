@@ -39,9 +39,13 @@ using compare::Comparison;
 using compare::Face;
 
 // Upstream's old release keeps reports from other users (compare.md 14.1); the new one leaves the
-// umask.
+// umask. What the umask took away stays away.
 Status FitMode(const std::string& path, Face face) {
-  if (face == Face::kOld && chmod(path.c_str(), 0640) != 0) return ErrnoError(errno, "chmod", path);
+  if (face != Face::kOld) return {};
+  struct stat made{};
+  if (stat(path.c_str(), &made) != 0) return ErrnoError(errno, "stat", path);
+  constexpr mode_t kAtMost = 0640;
+  if (chmod(path.c_str(), made.st_mode & kAtMost) != 0) return ErrnoError(errno, "chmod", path);
   return {};
 }
 

@@ -419,8 +419,7 @@ int RunCompare(std::span<const std::string> arguments, Face face, const Hooks& h
   FailOn fail_on;
   app::CompareOptions options;
   if (problems.empty()) options = MakeOptions(args, terminal, fail_on, problems);
-  const EngineChoice choice =
-      problems.empty() ? ReadEngine(args, hooks, options, problems) : EngineChoice{};
+  const EngineChoice choice = ReadEngine(args, hooks, options, problems);
   if (problems.empty()) ReadMetrics(args, hooks, options, problems);
   if (!problems.empty()) {
     terminal.PrintErrors(problems);

@@ -30,7 +30,7 @@ def fish_answers(script: Path, line: str, cwd: Path) -> set[str]:
 
 ANSWERS = [
     ("msprobe com", {"compare", "completion"}),
-    ("msprobe compare --f", {"--fail-on", "--fuzzy_match"}),
+    ("msprobe compare --f", {"--fail-on", "--floor", "--fuzzy_match"}),
     ("msprobe compare --hi", set()),  # belongs to the older spelling
     ("msprobe -f pytorch compare --hi", {"--highlight"}),
     ("msprobe -f ", {"pytorch"}),

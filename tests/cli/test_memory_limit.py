@@ -21,11 +21,11 @@ def dumps(tmp_path: Path) -> Path:
     for side in ("t", "g"):
         folder = tmp_path / side / "dump_tensor_data"
         folder.mkdir(parents=True)
-        np.save(folder / "rows.npy", values)
-        np.save(folder / "columns.npy", np.asfortranarray(values) if side == "t" else values)
+        np.save(folder / "Torch.rows.0.forward.output.0.npy", values)
+        np.save(folder / "Torch.columns.0.forward.output.0.npy", np.asfortranarray(values) if side == "t" else values)
         leaf = {"type": "torch.Tensor", "dtype": "torch.float32", "shape": [ROWS, COLUMNS], "requires_grad": False}
         data = {
-            f"Torch.{name}.0.forward": entry(output=[leaf | {"data_name": f"{name}.npy"}])
+            f"Torch.{name}.0.forward": entry(output=[leaf | {"data_name": f"Torch.{name}.0.forward.output.0.npy"}])
             for name in ("rows", "columns")
         }
         write_json(tmp_path / side / "dump.json", dump(data, task="tensor", dump_data_dir=str(folder)))

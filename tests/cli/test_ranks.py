@@ -36,9 +36,9 @@ def test_the_odd_replica_is_named_with_both_figures(msprobe, tmp_path: Path) -> 
     for rank in range(4):
         weight = [1.0, 2.0] if rank != 2 else [1.0, 2.5]
         data = {
-            "Module.a.Linear.forward.0": module([3.0, 4.0], [float(rank)]),
-            "Module.b.Linear.forward.0": module(weight, [float(rank)]),
-            "Module.c.Linear.forward.0": module([5.0, 4.0], [float(rank)]),
+            "Module.a.Linear.forward.0": module([3.0, 4.0], [1.0 + rank / 10]),
+            "Module.b.Linear.forward.0": module(weight, [1.0 + rank / 10]),
+            "Module.c.Linear.forward.0": module([5.0, 4.0], [1.0 + rank / 10]),
         }
         write_json(tmp_path / "step0" / f"rank{rank}" / "dump.json", dump(data))
     run = msprobe("ranks", "-i", "step0", "-o", "out", "--fail-on", "error")

@@ -49,7 +49,9 @@ def test_tensors_in_blocks_by_bytes_and_a_worker_killed_in_the_middle(tmp_path: 
     # A metric of the user's that kills its process the first time it sees a flag.
     (tmp_path / "metrics" / "alg_rank.py").write_text(
         "import os, signal\n"
-        "def rank(target, golden):\n"
+        "def column_name():\n"
+        "    return 'largest'\n"
+        "def compare(target, golden):\n"
         "    if os.path.exists('kill_me'):\n"
         "        os.remove('kill_me')\n"
         "        os.kill(os.getpid(), signal.SIGKILL)\n"
@@ -71,7 +73,9 @@ def test_a_pair_that_kills_every_worker_is_told_and_the_others_are_compared(tmp_
     (tmp_path / "metrics" / "alg_poison.py").write_text(
         "import os, signal, numpy\n"
         f"first = numpy.load({str(poison)!r})\n"
-        "def poison(target, golden):\n"
+        "def column_name():\n"
+        "    return 'none'\n"
+        "def compare(target, golden):\n"
         "    if numpy.array_equal(golden, first):\n"
         "        os.kill(os.getpid(), signal.SIGKILL)\n"
         "    return 0.0\n"
@@ -89,9 +93,10 @@ def test_first_difference_and_overflow_and_merge(statistics: Path, cluster: str,
     found = {}
     for out, extra in (("da_local", []), ("da_ray", ray)):
         run("compare", "-tp", "target", "-gp", "golden", "-o", out, "-da", "-q", *extra, cwd=statistics)
-        (report,) = (statistics / out).glob("diff_analyze_*.json")
+        reports = sorted(p.read_bytes() for p in (statistics / out).glob("diff_analyze_*.json"))
+        assert reports
         ranks = sorted(p.read_bytes() for p in (statistics / out).glob("compare_result_rank*.json"))
-        found[out] = (report.read_bytes(), ranks, summary(statistics / out))
+        found[out] = (reports, ranks, summary(statistics / out))
     assert found["da_ray"] == found["da_local"]
     assert len(found["da_ray"][1]) == 3
 
