@@ -22,7 +22,7 @@ class CompareHtml {
 
   // What a pair of ranks gives to the page.
   struct Piece {
-    report::HtmlPart part;  // without its block
+    report::HtmlPart part;                                 // without its block
     compare::State first_state = compare::State::kOutput;  // of the first bad row
     std::string table;
   };

@@ -17,8 +17,8 @@ struct CompareRun;
 
 // A test fails when a row of its entry is an error, and is skipped when no row could be compared;
 // warnings and rows that could not be compared are its output. A rank that is missing or failed is
-// a suite with one test in error. Where the operator at fault was searched the first test of a suite
-// is "culprit": it fails with what was found. The file appears with Finish().
+// a suite with one test in error. Where the operator at fault was searched the first test of a
+// suite is "culprit": it fails with what was found. The file appears with Finish().
 class JunitReport {
  public:
   // Errors: those of AtomicFile.

@@ -28,7 +28,7 @@ struct PrecheckOptions {
   std::string baseline;   // none, cpu, a details file, or empty: what the spelling has
   std::string rows_path;  // run_overflow_check: where lines of JSON go, or ""
   std::string reproduce;  // the call to write a stand-alone script for, instead of a run
-  bool ray = false;         // workers are tasks of Ray
+  bool ray = false;       // workers are tasks of Ray
   std::string ray_address;
   bool english = false, retry_skips = false, tf32 = false;
   bool quiet = false, verbose = false, debug = false;

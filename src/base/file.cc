@@ -275,9 +275,9 @@ Result<std::string> ResolveInside(const std::string& root, std::string_view rela
   MSPROBE_ASSIGN(std::string base, RealPath(root));
   if (base != "/") base += '/';
   // A plain file that lies right there leads nowhere else; names of tensor files are of this kind.
-  if (struct stat st{};
-      relative.find('/') == std::string_view::npos && relative != "." &&
-      lstat((base + std::string(relative)).c_str(), &st) == 0 && S_ISREG(st.st_mode)) {
+  if (struct stat st{}; relative.find('/') == std::string_view::npos && relative != "." &&
+                        lstat((base + std::string(relative)).c_str(), &st) == 0 &&
+                        S_ISREG(st.st_mode)) {
     return base + std::string(relative);
   }
   MSPROBE_ASSIGN(std::string real, RealPath(JoinPath(root, relative)));
