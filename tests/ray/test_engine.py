@@ -93,10 +93,10 @@ def test_first_difference_and_overflow_and_merge(statistics: Path, cluster: str,
     found = {}
     for out, extra in (("da_local", []), ("da_ray", ray)):
         run("compare", "-tp", "target", "-gp", "golden", "-o", out, "-da", "-q", *extra, cwd=statistics)
-        reports = sorted(p.read_bytes() for p in (statistics / out).glob("diff_analyze_*.json"))
+        reports = sorted(p.read_bytes() for p in (statistics / out).glob("diff_analyze_[0-9]*.json"))
         assert reports
         ranks = sorted(p.read_bytes() for p in (statistics / out).glob("compare_result_rank*.json"))
-        found[out] = (reports, ranks)
+        found[out] = (reports, ranks, summary(statistics / out, "diff_analyze"))
     assert found["da_ray"] == found["da_local"]
     assert len(found["da_ray"][1]) == 3
 
