@@ -47,7 +47,8 @@ void RegisterCli(nanobind::module_& m) {
         hooks.precheck = [](const std::string& options) {
           const nb::gil_scoped_acquire acquire;
           const nb::object ray = nb::module_::import_("json").attr("loads")(options)["ray"];
-          const char* const home = nb::cast<bool>(ray) ? "msprobe.scale.replays" : "msprobe.precheck";
+          const char* const home =
+              nb::cast<bool>(ray) ? "msprobe.scale.replays" : "msprobe.precheck";
           return nb::cast<int>(nb::module_::import_(home).attr("main")(options));
         };
         hooks.doctor = [](const std::string& options) {
