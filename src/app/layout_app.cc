@@ -103,6 +103,8 @@ class Joiner {
                bool is_target);
   Status WriteTensor(json::Writer& w, Side& side, const Ranks& ranks, const std::vector<Held>& held,
                      const std::string& path);
+  void WriteUnjoined(json::Writer& w, const Side& side, const Value& first,
+                     const std::string& path);
   Result<std::string> JoinFiles(Side& side, const Ranks& ranks, const std::vector<Held>& held);
   Status Entry(const std::string& name);
   static Ranks At(const Side& side, const std::string& entry);
@@ -115,6 +117,7 @@ class Joiner {
   Side& golden_;
   LogSink& log_;
   std::map<std::string, Decision> decisions_;  // of the entry at hand
+  std::set<std::string> unjoined_here_;        // its leaves that the target could not join
   std::string target_text_, golden_text_;
   std::optional<json::Writer> target_json_, golden_json_;
   // Kinds of tensors: names with numbers of calls as *. What was decided first, and how often.
@@ -244,18 +247,30 @@ Result<std::string> Joiner::JoinFiles(Side& side, const Ranks& ranks,
   return name;
 }
 
+// One side has a tensor and the other none, so that the row is told as not compared: two nulls
+// would be alike.
+void Joiner::WriteUnjoined(json::Writer& w, const Side& side, const Value& first,
+                           const std::string& path) {
+  if (&side == &target_) unjoined_here_.insert(path);
+  if (&side == &target_ || !unjoined_here_.contains(path)) {
+    w.Null();
+    return;
+  }
+  w.StartObject();
+  for (const char* key : {"type", "dtype", "shape"}) {
+    if (const Value* v = first.Find(key)) w.Key(key).Copy(*v);
+  }
+  w.EndObject();
+}
+
 Status Joiner::WriteTensor(json::Writer& w, Side& side, const Ranks& ranks,
                            const std::vector<Held>& held, const std::string& path) {
   const Value& first = *ranks.front();
   const auto parts = RecordedOf(ranks);
   std::optional<Recorded> whole;
   if (parts && !held.empty()) whole = FoldRecorded(*parts, *side.mesh, held);
-  const bool same = std::all_of(held.begin(), held.end(),
-                                [](const Held& h) { return h.how == Held::How::kSame; });
   const Value* recorded_name = first.Find("data_name");
   std::string file;
-  bool sum = false;
-  for (const Held& h : held) sum = sum || h.how == Held::How::kSum;
   if (whole && recorded_name != nullptr && recorded_name->is_string()) {
     Result<std::string> joined = JoinFiles(side, ranks, held);
     if (joined.ok()) {
@@ -265,45 +280,12 @@ Status Joiner::WriteTensor(json::Writer& w, Side& side, const Ranks& ranks,
       whole.reset();
     }
   }
-  if (!whole) {  // no tensor at all instead of one of a wrong shape: the row is not compared
-    if (!held.empty()) CountUnjoined(path);
-    w.Null();
+  if (!whole) {
+    if (!held.empty() && !unjoined_here_.contains(path)) CountUnjoined(RowName(path));
+    WriteUnjoined(w, side, first, path);
     return {};
   }
-  w.StartObject();
-  for (const auto* m = first.members_begin(); m != first.members_end(); ++m) {
-    const bool figure = m->key == "Max" || m->key == "Min" || m->key == "Mean" || m->key == "Norm";
-    const bool kept = m->key == "type" || m->key == "requires_grad";
-    if (m->key == "dtype") {
-      // Sums of narrow types are kept wider.
-      w.Key(m->key);
-      if (sum && !file.empty() && m->value.is_string() && m->value.as_string() != "torch.float64") {
-        w.String("torch.float32");
-      } else {
-        w.Copy(m->value);
-      }
-    } else if (m->key == "data_name") {
-      if (!file.empty()) w.Key(m->key).String(file);
-    } else if (m->key == "shape") {
-      w.Key(m->key).StartArray();
-      for (const int64_t n : whole->shape) w.Int(n);
-      w.EndArray();
-    } else if (kept || same) {
-      w.Key(m->key).Copy(m->value);
-    } else if (figure) {
-      const std::optional<double> value = m->key == "Max"    ? whole->max
-                                          : m->key == "Min"  ? whole->min
-                                          : m->key == "Mean" ? whole->mean
-                                                             : whole->norm;
-      w.Key(m->key);
-      if (value) {
-        w.Double(*value);
-      } else {
-        w.Null();
-      }
-    }
-  }
-  w.EndObject();
+  WriteJoined(w, first, *whole, file, held);
   return {};
 }
 
@@ -391,6 +373,7 @@ Status Joiner::Entry(const std::string& name) {
   Collect(t, name, of_target);
   Collect(g, name, of_golden);
   decisions_.clear();
+  unjoined_here_.clear();
   std::set<std::string> paths;
   for (const auto& [path, ranks] : of_target) paths.insert(path);
   for (const auto& [path, ranks] : of_golden) paths.insert(path);

@@ -175,7 +175,56 @@ Result<Elements> AddUp(std::vector<Elements> parts) {
   return out;
 }
 
+bool Any(const std::vector<Held>& held, Held::How how) {
+  return std::any_of(held.begin(), held.end(), [&](const Held& h) { return h.how == how; });
+}
+
+void WriteNumber(json::Writer& w, const std::optional<double>& value) {
+  if (value) {
+    w.Double(*value);
+  } else {
+    w.Null();
+  }
+}
+
 }  // namespace
+
+void WriteJoined(json::Writer& w, const json::Value& part, const Recorded& whole,
+                 const std::string& file, const std::vector<Held>& held) {
+  const bool cut = Any(held, Held::How::kAxis), sum = Any(held, Held::How::kSum);
+  w.StartObject();
+  for (const auto* m = part.members_begin(); m != part.members_end(); ++m) {
+    const std::string_view key = m->key;
+    if (key == "dtype") {
+      // Sums of narrow types are kept wider.
+      const bool wider =
+          sum && !file.empty() && m->value.is_string() && m->value.as_string() != "torch.float64";
+      w.Key(key);
+      if (wider) {
+        w.String("torch.float32");
+      } else {
+        w.Copy(m->value);
+      }
+    } else if (key == "data_name") {
+      if (!file.empty()) w.Key(key).String(file);
+    } else if (key == "shape") {
+      w.Key(key).StartArray();
+      for (const int64_t n : whole.shape) w.Int(n);
+      w.EndArray();
+    } else if (key == "type" || key == "requires_grad" || !(cut || sum)) {
+      w.Key(key).Copy(m->value);
+    } else if (key == "Max") {
+      WriteNumber(w.Key(key), whole.max);
+    } else if (key == "Min") {
+      WriteNumber(w.Key(key), whole.min);
+    } else if (key == "Mean") {
+      WriteNumber(w.Key(key), whole.mean);
+    } else if (key == "Norm") {
+      WriteNumber(w.Key(key), whole.norm);
+    }
+  }
+  w.EndObject();
+}
 
 Result<Elements> JoinElements(std::vector<Elements> parts, const Held& held) {
   if (parts.size() == 1 || held.how == Held::How::kSame) return std::move(parts.front());

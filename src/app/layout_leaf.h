@@ -9,6 +9,7 @@
 
 #include "base/result.h"
 #include "config/layout_config.h"
+#include "json/json.h"
 #include "tensor/dtype.h"
 #include "tensor/view.h"
 
@@ -41,5 +42,11 @@ struct Elements {
 };
 Result<Elements> ReadElements(const std::string& path);
 Result<Elements> JoinElements(std::vector<Elements> parts, const config::Held& held);
+
+// Writes the record of the whole with the members of a part's, in their order: shape and figures
+// are the whole's (a figure that does not follow from the parts is null), what else depends on
+// elements stays only where each rank holds all. `file`: of its elements, or "".
+void WriteJoined(json::Writer& w, const json::Value& part, const Recorded& whole,
+                 const std::string& file, const std::vector<config::Held>& held);
 
 }  // namespace msprobe::app

@@ -168,6 +168,18 @@ TEST_F(LayoutRun, PartsThatDoNotFitAreNotCompared) {
   EXPECT_EQ(run->counts.unmatched, run->counts.total);
 }
 
+TEST_F(LayoutRun, PartsThatFitOnNeitherSideAreNotAlike) {
+  for (const char* side : {"t", "g"}) {
+    Write(JoinPath(side, "rank0/dump.json"), Dump(Leaf({{1, 2}, 2.0, 1.0, 1.5, std::sqrt(5.0)})));
+    Write(JoinPath(side, "rank1/dump.json"), Dump(Leaf({{3, 2}, 3.0, -4.0, -0.5, 5.0})));
+  }
+  Write("layout.yaml", "target: {tp: 2}\ngolden: {tp: 2}\ntensors:\n- {name: '*', tp: 1}\n");
+  const auto run = Run();
+  ASSERT_TRUE(run.ok()) << run.error().ToString();
+  EXPECT_EQ(run->counts.total, 1u);
+  EXPECT_EQ(run->counts.unmatched, 1u);
+}
+
 TEST_F(LayoutRun, AMeshOfAnotherSizeIsRefused) {
   WriteHalves(0.5);
   Write("layout.yaml", "target: {tp: 4}\ngolden: {tp: 1}\n");
