@@ -239,7 +239,7 @@ class Phases:
 
     def __init__(self, collector: Collector) -> None:
         """Prepare the swaps of the clipping functions."""
-        self._collector = collector
+        self._collector: Collector | None = collector
         self._handles: list[Any] = []
         self._swaps: list[Swap] = []
         for name in self._CLIPPING:
@@ -249,11 +249,14 @@ class Phases:
 
     def _clipping_hook(self, body: Callable[..., Any]) -> Callable[[tuple[Any, ...], dict[str, Any]], Any]:
         def run(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-            self._collector.enter_phase("clip_grad")
+            collector = self._collector
+            if collector is None:
+                return body(*args, **kwargs)
+            collector.enter_phase("clip_grad")
             try:
                 return body(*args, **kwargs)
             finally:
-                self._collector.leave_phase()
+                collector.leave_phase()
 
         return run
 
@@ -261,16 +264,24 @@ class Phases:
         """Hook optimizers and clipping."""
         from torch.optim import optimizer
 
+        collector = self._collector
+        if collector is None:
+            return
+
         def before(*_: Any) -> None:
-            self._collector.enter_phase("optimizer")
+            collector.enter_phase("optimizer")
 
         def after(*_: Any) -> None:
-            self._collector.leave_phase()
+            collector.leave_phase()
 
         self._handles.append(optimizer.register_optimizer_step_pre_hook(before))
         self._handles.append(optimizer.register_optimizer_step_post_hook(after))
         for swap in self._swaps:
             swap.swap()
+
+    def close(self) -> None:
+        """Let go of the collector: code that is in a function's hands once stays, and holds this object."""
+        self._collector = None
 
     def uninstall(self) -> None:
         """Take the hooks off."""

@@ -506,6 +506,8 @@ class PrecisionDebugger:
             if recorder.running:
                 recorder.end()
             recorder.drop_saved()
+            if recorder.phases is not None:
+                recorder.phases.close()
             recorder.collector.close()
             recorder.collector.detach()
 
