@@ -38,17 +38,6 @@ namespace {
 using compare::Comparison;
 using compare::Face;
 
-// Upstream's old release keeps reports from other users (compare.md 14.1); the new one leaves the
-// umask. What the umask took away stays away.
-Status FitMode(const std::string& path, Face face) {
-  if (face != Face::kOld) return {};
-  struct stat made{};
-  if (stat(path.c_str(), &made) != 0) return ErrnoError(errno, "stat", path);
-  constexpr mode_t kAtMost = 0640;
-  if (chmod(path.c_str(), made.st_mode & kAtMost) != 0) return ErrnoError(errno, "chmod", path);
-  return {};
-}
-
 std::string SuffixOf(const RankJob& job, const CompareOptions& options) {
   std::string out = options.suffix;
   if (!job.step.empty()) out += "_" + job.step;
@@ -472,6 +461,15 @@ compare::Options EngineOptions(const CompareOptions& options, CorePool& cores) {
   out.cores = &cores;
   out.memory_limit = options.memory_limit;
   return out;
+}
+
+Status FitMode(const std::string& path, Face face) {
+  if (face != Face::kOld) return {};
+  struct stat made{};
+  if (stat(path.c_str(), &made) != 0) return ErrnoError(errno, "stat", path);
+  constexpr mode_t kAtMost = 0640;
+  if (chmod(path.c_str(), made.st_mode & kAtMost) != 0) return ErrnoError(errno, "chmod", path);
+  return {};
 }
 
 Status RunPair(const PairRun& run, RankOutcome& out) {

@@ -1,7 +1,6 @@
 #include "app/compare_items.h"
 
 #include <fmt/format.h>
-#include <sys/stat.h>
 
 #include <algorithm>
 #include <deque>
@@ -193,9 +192,7 @@ class PairTaker final : public ResultReader::Taker {
     for (AtomicFile& file : files_) {
       const std::string path = file.path();
       MSPROBE_TRY(file.Commit());
-      if (options_.face == compare::Face::kOld && chmod(path.c_str(), 0640) != 0) {
-        return ErrnoError(errno, "chmod", path);
-      }
+      MSPROBE_TRY(FitMode(path, options_.face));
     }
     out.mode = head_.mode;
     out.counts = head_.counts;

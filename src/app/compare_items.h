@@ -49,6 +49,11 @@ Status CompareWithEngine(const CompareOptions& options, const std::string& stamp
 // those of `context.emit`; kMalformed for a payload that no CompareWithEngine made.
 Status RunCompareItem(CompareOptions options, std::string_view payload, const ItemContext& context);
 
+// In compare_app.cc: upstream's old release keeps reports from other users (compare.md 14.1),
+// beyond what the umask does; the new one leaves that to the umask. Errors: those of stat and
+// chmod.
+Status FitMode(const std::string& path, compare::Face face);
+
 // In compare_app.cc: compares one pair, writes its reports to options.output_dir.
 struct PairRun {
   const CompareOptions& options;

@@ -6,33 +6,17 @@
 #include <algorithm>
 #include <cstring>
 
+#include "app/wire.h"
 #include "base/file.h"
 #include "kernels/checksum.h"
 
 namespace msprobe::app {
 namespace {
 
-constexpr size_t kWord = 8;
 constexpr uint64_t kMostHead = 1ull << 32;
 
 uint32_t AddSum(uint32_t sum, std::string_view bytes) {
   return kernels::Crc32(sum, reinterpret_cast<const std::byte*>(bytes.data()), bytes.size());
-}
-
-std::string WordOf(uint64_t value) {
-  std::string out(kWord, '\0');
-  for (size_t i = 0; i < kWord; ++i) {
-    out[i] = static_cast<char>(static_cast<unsigned char>(value >> (8 * i)));
-  }
-  return out;
-}
-
-uint64_t WordAt(std::string_view bytes) {
-  uint64_t value = 0;
-  for (size_t i = 0; i < kWord; ++i) {
-    value |= uint64_t{static_cast<unsigned char>(bytes[i])} << (8 * i);
-  }
-  return value;
 }
 
 Error Damaged() { return {ErrorCode::kMalformed, "the result of a worker is damaged"}; }
@@ -51,7 +35,9 @@ Status CopyBlocks(const std::string& path, const std::function<Status(std::strin
 }
 
 Status ResultWriter::Head(std::string_view head) {
-  MSPROBE_TRY(Text(WordOf(head.size())));
+  std::string size;
+  AppendWord(size, head.size());
+  MSPROBE_TRY(Text(size));
   return Text(head);
 }
 
@@ -73,7 +59,9 @@ Status ResultWriter::File(const std::string& path) {
 }
 
 Status ResultWriter::Finish() {
-  MSPROBE_TRY(Text(WordOf(sum_)));
+  std::string sum;
+  AppendWord(sum, sum_);
+  MSPROBE_TRY(Text(sum));
   return buffer_.empty() ? Status() : emit_(buffer_);
 }
 

@@ -325,7 +325,7 @@ Status PickWithEngine(Engine& engine, std::vector<RankFiles> files, ReadRanks& r
   MSPROBE_ASSIGN(const auto results, RunSmall(engine, payloads, cancel));
   for (size_t i = 0; i < results.size(); ++i) {
     if (!results[i].ok()) {
-      read[i] = Result<RankRows>(results[i].error());
+      read[i] = results[i].error();
       continue;
     }
     std::optional<PickedRank> picked = Unpacked<PickedRank>(*results[i]);

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <bit>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <map>
@@ -19,6 +20,23 @@
 
 namespace msprobe::app {
 
+constexpr size_t kWord = 8;
+
+inline void AppendWord(std::string& out, uint64_t value) {
+  for (size_t i = 0; i < kWord; ++i) {
+    out += static_cast<char>(static_cast<unsigned char>(value >> (8 * i)));
+  }
+}
+
+// Of the first kWord bytes, which must be there.
+inline uint64_t WordAt(std::string_view bytes) {
+  uint64_t value = 0;
+  for (size_t i = 0; i < kWord; ++i) {
+    value |= uint64_t{static_cast<unsigned char>(bytes[i])} << (8 * i);
+  }
+  return value;
+}
+
 class Packer {
  public:
   explicit Packer(std::string& out) : out_(out) {}
@@ -28,11 +46,7 @@ class Packer {
   }
 
  private:
-  void Word(uint64_t value) {
-    for (unsigned shift = 0; shift < 64; shift += 8) {
-      out_ += static_cast<char>(static_cast<unsigned char>(value >> shift));
-    }
-  }
+  void Word(uint64_t value) { AppendWord(out_, value); }
   template <class T>
   void Put(T& value) {
     if constexpr (std::is_enum_v<T>) {
@@ -95,16 +109,13 @@ class Unpacker {
 
  private:
   uint64_t Word() {
-    if (bytes_.size() < 8) {
+    if (bytes_.size() < kWord) {
       ok_ = false;
       bytes_ = {};
       return 0;
     }
-    uint64_t value = 0;
-    for (unsigned i = 0; i < 8; ++i) {
-      value |= uint64_t{static_cast<unsigned char>(bytes_[i])} << (8 * i);
-    }
-    bytes_.remove_prefix(8);
+    const uint64_t value = WordAt(bytes_);
+    bytes_.remove_prefix(kWord);
     return value;
   }
   size_t Length() {
