@@ -83,26 +83,10 @@ class Replays {
  private:
   // Stage one: what differs between the runs.
   ReplayJobs FirstJobs() const {
-    ReplayJobs jobs;
-    jobs.dump = case_.target.path;
-    jobs.limit = options_.model.limit;
-    std::unordered_map<std::string_view, size_t> known;
-    for (uint32_t t = 0; t < case_.target.entries.size(); ++t) {
-      const Entry& e = case_.target.entries[t];
+    return JobsFor(case_.target, options_.model.limit, [&](uint32_t t) {
       const uint32_t g = case_.alignment.of_target[t];
-      if (g == kNowhere || Unchanged(t, g)) continue;
-      if (e.kind == Kind::kParameterGrad) {
-        for (ParameterJob& job : ParameterJobs(case_.target, t))
-          jobs.parameters.push_back(std::move(job));
-        continue;
-      }
-      if (e.kind != Kind::kApiForward && e.kind != Kind::kApiBackward) continue;
-      const auto [it, fresh] = known.emplace(e.base, jobs.calls.size());
-      if (fresh) jobs.calls.push_back({std::string(e.base), {}, false, false});
-      (e.kind == Kind::kApiForward ? jobs.calls[it->second].forward
-                                   : jobs.calls[it->second].backward) = true;
-    }
-    return jobs;
+      return g != kNowhere && !Unchanged(t, g);
+    });
   }
 
   // The same results from whatever inputs: nothing to explain. A gradient's inputs are those of

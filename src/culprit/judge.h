@@ -1,6 +1,7 @@
 // The walk over both runs in order of execution that applies the rules of culprit.md 6.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <string>
 #include <unordered_map>
@@ -150,5 +151,8 @@ void TellCollective(const CollectiveScore& score, const std::string& call, Findi
 // Uses of the parameters whose recorded gradients differ (rule 8). Two jobs per gradient when both
 // hypotheses differ: ":module" and ":shared" after the key.
 std::vector<ParameterJob> ParameterJobs(const Run& run, uint32_t entry);
+// What is to be replayed of the entries that `wanted` takes: API calls, forward and backward, and
+// gradients of parameters. `limit` as in ReplayJobs.
+ReplayJobs JobsFor(const Run& run, double limit, const std::function<bool(uint32_t entry)>& wanted);
 
 }  // namespace msprobe::culprit

@@ -45,27 +45,6 @@ CollectivesOfRank CollectivesIn(const Run& run, const Input& input) {
 
 namespace {
 
-// Every call with tensors, forward and backward, and every parameter's gradient.
-ReplayJobs AllJobs(const Run& run, const ScoreModel& model) {
-  ReplayJobs jobs;
-  jobs.dump = run.path;
-  jobs.limit = model.limit;
-  std::unordered_map<std::string_view, size_t> known;
-  for (uint32_t i = 0; i < run.entries.size(); ++i) {
-    const Entry& e = run.entries[i];
-    if (e.kind == Kind::kParameterGrad) {
-      for (ParameterJob& job : ParameterJobs(run, i)) jobs.parameters.push_back(std::move(job));
-      continue;
-    }
-    if (e.kind != Kind::kApiForward && e.kind != Kind::kApiBackward) continue;
-    const auto [it, fresh] = known.emplace(e.base, jobs.calls.size());
-    if (fresh) jobs.calls.push_back({std::string(e.base), {}, false, false});
-    (e.kind == Kind::kApiForward ? jobs.calls[it->second].forward
-                                 : jobs.calls[it->second].backward) = true;
-  }
-  return jobs;
-}
-
 class OneDump {
  public:
   OneDump(const Run& run, const Input& input, const Options& options, Report& report)
@@ -199,7 +178,7 @@ Result<Report> FindInOneDump(const Input& input, const Options& options) {
   report.evidence = run->has_files;
   FillKeys(*run);
   ReplayScores scores;
-  const ReplayJobs jobs = AllJobs(*run, options.model);
+  const ReplayJobs jobs = JobsFor(*run, options.model.limit, [](uint32_t) { return true; });
   std::string why;
   if (!run->has_files) {
     why = "the dump holds no tensors, and one dump alone is judged from these";
@@ -230,7 +209,7 @@ Result<std::vector<double>> ScoresOf(const std::string& dump_json, const Options
     return Error(ErrorCode::kUnsupported,
                  "calls are replayed by Python, and this executable is without it");
   }
-  ReplayJobs jobs = AllJobs(*run, options.model);
+  ReplayJobs jobs = JobsFor(*run, options.model.limit, [](uint32_t) { return true; });
   jobs.parameters.clear();
   jobs.limit = 2;  // probes from a score of 1 on: the tail above 1 is what is learned
   std::vector<double> out;

@@ -358,4 +358,26 @@ std::vector<ParameterJob> ParameterJobs(const Run& run, uint32_t entry) {
   return out;
 }
 
+ReplayJobs JobsFor(const Run& run, double limit,
+                   const std::function<bool(uint32_t entry)>& wanted) {
+  ReplayJobs jobs;
+  jobs.dump = run.path;
+  jobs.limit = limit;
+  std::unordered_map<std::string_view, size_t> known;
+  for (uint32_t i = 0; i < run.entries.size(); ++i) {
+    if (!wanted(i)) continue;
+    const Entry& e = run.entries[i];
+    if (e.kind == Kind::kParameterGrad) {
+      for (ParameterJob& job : ParameterJobs(run, i)) jobs.parameters.push_back(std::move(job));
+      continue;
+    }
+    if (e.kind != Kind::kApiForward && e.kind != Kind::kApiBackward) continue;
+    const auto [it, fresh] = known.emplace(e.base, jobs.calls.size());
+    if (fresh) jobs.calls.push_back({std::string(e.base), {}, false, false});
+    (e.kind == Kind::kApiForward ? jobs.calls[it->second].forward
+                                 : jobs.calls[it->second].backward) = true;
+  }
+  return jobs;
+}
+
 }  // namespace msprobe::culprit
