@@ -21,6 +21,38 @@ constexpr const char* kEngine = "Where it runs";
 constexpr const char* kNewUsage = "msprobe compare -tp TARGET -gp GOLDEN [options]";
 constexpr const char* kOldUsage = "msprobe -f pytorch compare -i compare.json [options]";
 
+// What is said of the comparison, the search for the culprit, and where all of it runs.
+void AddOutcome(CLI::App& app, CompareArgs& out) {
+  app.add_option("--json", out.json_path, "also every row as one line of JSON")
+      ->type_name("FILE")
+      ->group(kReport);
+  app.add_option("--junit", out.junit_path, "also every entry as a test result, JUnit XML")
+      ->type_name("FILE")
+      ->group(kReport);
+  app.add_flag("--no-html", out.no_html,
+               out.face == Face::kNew ? "no compare_report_*.html" : "the default of this spelling")
+      ->group(kReport);
+  app.add_flag("--culprit", out.culprit,
+               "name the operator at fault (default of the newer spelling where the dumps tell)")
+      ->group(kCommon);
+  app.add_flag("--no-culprit", out.no_culprit, "do not search the operator at fault")
+      ->group(kCommon);
+  AddCulpritOptions(app, out.search, kCommon, out.face == Face::kNew);
+  app.add_flag("--loss-impact", out.loss_impact,
+               "effects of all introduced errors on the loss; replays both sides")
+      ->group(kCommon);
+  AddEngineOptions(app, out.engine, kEngine);
+  app.add_option("--block-mib", out.engine.block_mib,
+                 "--engine ray: cut larger tensor dumps into items of so many MiB of the target")
+      ->type_name("N")
+      ->default_str("256")
+      ->group(kEngine);
+  app.add_flag("--html", out.html,
+               out.face == Face::kNew ? "the default of this spelling"
+                                      : "also compare_report_*.html, a page to look at")
+      ->group(kReport);
+}
+
 void AddShared(CLI::App& app, CompareArgs& out) {
   app.add_option("-o,--output_path", out.output_path, "folder of the reports, made when absent")
       ->type_name("DIR")
@@ -83,34 +115,7 @@ void AddShared(CLI::App& app, CompareArgs& out) {
       ->type_name("SIZE")
       ->default_str("4G")
       ->group(kMatching);
-  app.add_option("--json", out.json_path, "also every row as one line of JSON")
-      ->type_name("FILE")
-      ->group(kReport);
-  app.add_option("--junit", out.junit_path, "also every entry as a test result, JUnit XML")
-      ->type_name("FILE")
-      ->group(kReport);
-  app.add_flag("--no-html", out.no_html,
-               out.face == Face::kNew ? "no compare_report_*.html" : "the default of this spelling")
-      ->group(kReport);
-  app.add_flag("--culprit", out.culprit,
-               "name the operator at fault (default of the newer spelling where the dumps tell)")
-      ->group(kCommon);
-  app.add_flag("--no-culprit", out.no_culprit, "do not search the operator at fault")
-      ->group(kCommon);
-  AddCulpritOptions(app, out.search, kCommon, out.face == Face::kNew);
-  app.add_flag("--loss-impact", out.loss_impact,
-               "effects of all introduced errors on the loss; replays both sides")
-      ->group(kCommon);
-  AddEngineOptions(app, out.engine, kEngine);
-  app.add_option("--block-mib", out.engine.block_mib,
-                 "--engine ray: cut larger tensor dumps into items of so many MiB of the target")
-      ->type_name("N")
-      ->default_str("256")
-      ->group(kEngine);
-  app.add_flag("--html", out.html,
-               out.face == Face::kNew ? "the default of this spelling"
-                                      : "also compare_report_*.html, a page to look at")
-      ->group(kReport);
+  AddOutcome(app, out);
 }
 
 void AddNew(CLI::App& app, CompareArgs& out) {

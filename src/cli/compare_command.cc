@@ -343,23 +343,17 @@ app::CompareOptions MakeOptions(const CompareArgs& args, LogSink& log, FailOn& f
   return out;
 }
 
-int FinishError(const Error& error, int signal, Terminal& terminal) {
-  if (error.code == ErrorCode::kCancelled) {
-    terminal.PrintLine("interrupted; nothing was written");
-    return kSignalBase + (signal != 0 ? signal : 2);
-  }
-  terminal.PrintErrors({&error, 1});
-  return StatusOf(error);
-}
+constexpr std::string_view kNothingWritten = "interrupted; nothing was written";
 
 int Finish(const app::CompareOptions& options, const app::CompareRun& run, const FailOn& fail_on,
-           int signal, bool quiet, Terminal& terminal) {
+           const Attended& attended) {
+  Terminal& terminal = attended.terminal;
   if (run.counts.unmatched == run.counts.total) {
     terminal.Warning(
         "no row has a partner that it can be compared with: are these dumps of the same model and "
         "step?");
   }
-  if (!quiet) terminal.PrintAnswer(app::AnswerText(options, run));
+  if (!attended.quiet) terminal.PrintAnswer(app::AnswerText(options, run));
   terminal.PrintLine("compare: " + app::ClosingLine(options, run));
   const bool begun = std::any_of(run.ranks.begin(), run.ranks.end(),
                                  [](const app::RankOutcome& r) { return r.interrupted; });
@@ -371,12 +365,12 @@ int Finish(const app::CompareOptions& options, const app::CompareRun& run, const
     terminal.PrintLine(begun ? "interrupted; what was compared is kept, the same command with "
                                "--resume goes on from there"
                              : "interrupted; the reports of finished ranks are kept");
-    return kSignalBase + (signal != 0 ? signal : 2);
+    return attended.interrupts.status();
   }
   if (run.search_interrupted) {
     terminal.PrintLine(
         "interrupted; the reports are whole, the culprit was not searched to the end");
-    return kSignalBase + (signal != 0 ? signal : 2);
+    return attended.interrupts.status();
   }
   if (run.partial) return kFailed;
   const bool culprit = fail_on.culprit && !app::FoundNoCulprit(run);
@@ -385,17 +379,16 @@ int Finish(const app::CompareOptions& options, const app::CompareRun& run, const
 }
 
 // -da: the search for the first difference instead of reports.
-int Analyze(const app::CompareOptions& options, const FailOn& fail_on,
-            const InterruptScope& interrupts, const CancelToken& cancel, bool quiet,
-            Terminal& terminal) {
+int Analyze(const app::CompareOptions& options, const FailOn& fail_on, const Attended& attended) {
+  Terminal& terminal = attended.terminal;
   const Result<app::AnalysisRun> run =
-      app::AnalyzeDifferences(options, terminal, terminal, &cancel);
-  if (!run.ok()) return FinishError(run.error(), interrupts.signal(), terminal);
-  if (!quiet) terminal.PrintAnswer(app::AnalysisAnswer(*run));
+      app::AnalyzeDifferences(options, terminal, terminal, &attended.cancel);
+  if (!run.ok()) return EndWithError(run.error(), attended.interrupts, terminal, kNothingWritten);
+  if (!attended.quiet) terminal.PrintAnswer(app::AnalysisAnswer(*run));
   terminal.PrintLine("compare: " + app::AnalysisClosingLine(*run));
   if (run->interrupted) {
     terminal.PrintLine("interrupted; only the ranks that were finished were searched");
-    return kSignalBase + (interrupts.signal() != 0 ? interrupts.signal() : 2);
+    return attended.interrupts.status();
   }
   if (run->partial) return kFailed;
   return fail_on.error && !run->first.empty() ? kFailOn : kDone;
@@ -428,23 +421,21 @@ int RunCompare(std::span<const std::string> arguments, Face face, const Hooks& h
   const bool quiet = args.terminal.quiet || args.json_path == app::kStandardOutput;
   CancelToken cancel;
   const InterruptScope interrupts(cancel);
+  const Attended attended = {terminal, interrupts, cancel, quiet};
   if (hooks.replay)
     options.replay = [&](const std::string& jobs) { return hooks.replay(jobs, cancel); };
   const EngineCommand command = {
       face == Face::kOld, "compare", {arguments.begin(), arguments.end()}};
   const std::unique_ptr<app::Engine> engine = MakeEngine(choice, args.engine, hooks, command);
   options.engine = engine.get();
-  if (args.search.alone())
-    return RunCulpritAlone(args.search, options, fail_on, cancel, quiet, terminal);
-  if (args.diff_analyze) {
-    return Analyze(options, fail_on, interrupts, cancel, quiet, terminal);
-  }
+  if (args.search.alone()) return RunCulpritAlone(args.search, options, fail_on, attended);
+  if (args.diff_analyze) return Analyze(options, fail_on, attended);
   const Result<app::CompareRun> run =
       args.layout.empty()
           ? app::Compare(options, terminal, terminal, &cancel)
           : app::CompareWithLayout(options, args.layout, terminal, terminal, &cancel);
-  if (!run.ok()) return FinishError(run.error(), interrupts.signal(), terminal);
-  return Finish(options, *run, fail_on, interrupts.signal(), quiet, terminal);
+  if (!run.ok()) return EndWithError(run.error(), interrupts, terminal, kNothingWritten);
+  return Finish(options, *run, fail_on, attended);
 }
 
 Status RunCompareItem(const EngineCommand& command, std::string_view payload,

@@ -83,20 +83,13 @@ void ReadCulpritArgs(const CulpritArgs& args, app::CompareOptions& out,
 
 namespace {
 
-int FinishError(const Error& error, Terminal& terminal) {
-  if (error.code == ErrorCode::kCancelled) {
-    terminal.PrintLine("interrupted; nothing was written");
-  } else {
-    terminal.PrintErrors({&error, 1});
-  }
-  return StatusOf(error);
-}
+constexpr std::string_view kNothingWritten = "interrupted; nothing was written";
 
-int LearnFloor(const app::CompareOptions& options, const CancelToken& cancel, bool quiet,
-               Terminal& terminal) {
-  const Result<app::FloorRun> run = app::LearnFloor(options, terminal, terminal, &cancel);
-  if (!run.ok()) return FinishError(run.error(), terminal);
-  if (!quiet) terminal.PrintAnswer(app::FloorAnswer(*run));
+int LearnFloor(const app::CompareOptions& options, const Attended& attended) {
+  Terminal& terminal = attended.terminal;
+  const Result<app::FloorRun> run = app::LearnFloor(options, terminal, terminal, &attended.cancel);
+  if (!run.ok()) return EndWithError(run.error(), attended.interrupts, terminal, kNothingWritten);
+  if (!attended.quiet) terminal.PrintAnswer(app::FloorAnswer(*run));
   terminal.PrintLine(fmt::format("compare: floor learned, entries {}, left out {}, path {}",
                                  run->entries, run->infinite, run->path));
   return kDone;
@@ -105,12 +98,13 @@ int LearnFloor(const app::CompareOptions& options, const CancelToken& cancel, bo
 }  // namespace
 
 int RunCulpritAlone(const CulpritArgs& args, const app::CompareOptions& options,
-                    const FailOn& fail_on, const CancelToken& cancel, bool quiet,
-                    Terminal& terminal) {
-  if (!args.one_dump) return LearnFloor(options, cancel, quiet, terminal);
-  const Result<app::CompareRun> run = app::JudgeOneDump(options, terminal, terminal, &cancel);
-  if (!run.ok()) return FinishError(run.error(), terminal);
-  if (!quiet) terminal.PrintAnswer(app::OneDumpAnswer(*run));
+                    const FailOn& fail_on, const Attended& attended) {
+  if (!args.one_dump) return LearnFloor(options, attended);
+  Terminal& terminal = attended.terminal;
+  const Result<app::CompareRun> run =
+      app::JudgeOneDump(options, terminal, terminal, &attended.cancel);
+  if (!run.ok()) return EndWithError(run.error(), attended.interrupts, terminal, kNothingWritten);
+  if (!attended.quiet) terminal.PrintAnswer(app::OneDumpAnswer(*run));
   terminal.PrintLine("compare: " + app::OneDumpClosingLine(*run));
   if (run->partial) return kFailed;
   const bool culprit = fail_on.culprit && !app::FoundNoCulprit(*run);

@@ -36,7 +36,6 @@ void ReadCulpritArgs(const CulpritArgs& args, app::CompareOptions& out,
 
 // --one-dump or --learn-floor; the exit status.
 int RunCulpritAlone(const CulpritArgs& args, const app::CompareOptions& options,
-                    const FailOn& fail_on, const CancelToken& cancel, bool quiet,
-                    Terminal& terminal);
+                    const FailOn& fail_on, const Attended& attended);
 
 }  // namespace msprobe::cli

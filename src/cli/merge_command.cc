@@ -6,7 +6,6 @@
 
 #include "app/json_lines.h"
 #include "app/merge_app.h"
-#include "base/file.h"
 #include "cli/engine_options.h"
 #include "cli/options.h"
 #include "cli/status.h"
@@ -59,15 +58,8 @@ std::string Help(CLI::App& app, app::Face face) {
 }
 
 void CheckRequired(const MergeArgs& args, std::vector<Error>& problems) {
-  if (args.input_dir.empty()) {
-    problems.push_back(MissingOption("-i", "give the folder of the ranks' reports"));
-  } else if (!IsDirectory(args.input_dir)) {
-    const bool there = PathExists(args.input_dir);
-    problems.push_back(Error(there ? ErrorCode::kNotRegularFile : ErrorCode::kNotFound,
-                             there ? "is not a folder" : "does not exist")
-                           .At(args.input_dir)
-                           .Hint("-i is the folder of the ranks' reports"));
-  }
+  CheckInputFolder(args.input_dir, "give the folder of the ranks' reports",
+                   "-i is the folder of the ranks' reports", problems);
   if (args.output_dir.empty())
     problems.push_back(MissingOption("-o", "give the folder of the workbook"));
   if (args.config_path.empty())
@@ -116,14 +108,7 @@ int RunMerge(std::span<const std::string> arguments, app::Face face, const Hooks
   CancelToken cancel;
   const InterruptScope interrupts(cancel);
   const Result<app::MergeRun> run = app::MergeReports(options, terminal, &cancel);
-  if (!run.ok()) {
-    if (run.error().code == ErrorCode::kCancelled) {
-      terminal.PrintLine("interrupted");
-      return kSignalBase + (interrupts.signal() != 0 ? interrupts.signal() : 2);
-    }
-    terminal.PrintErrors({&run.error(), 1});
-    return StatusOf(run.error());
-  }
+  if (!run.ok()) return EndWithError(run.error(), interrupts, terminal);
   if (!args.terminal.quiet && args.json_path != app::kStandardOutput)
     terminal.PrintAnswer(app::MergeAnswer(*run));
   terminal.PrintLine("merge_result: " + app::MergeClosingLine(*run));

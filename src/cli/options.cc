@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "base/file.h"
 #include "cli/names.h"
 
 namespace msprobe::cli {
@@ -126,6 +127,19 @@ Error MissingOption(std::string_view option, std::string_view what) {
   return Error(ErrorCode::kInvalidArgument, "is required")
       .At(std::string(option))
       .Hint(std::string(what));
+}
+
+void CheckInputFolder(const std::string& path, std::string_view give, std::string_view is,
+                      std::vector<Error>& problems) {
+  if (path.empty()) {
+    problems.push_back(MissingOption("-i", give));
+  } else if (!IsDirectory(path)) {
+    const bool there = PathExists(path);
+    problems.push_back(Error(there ? ErrorCode::kNotRegularFile : ErrorCode::kNotFound,
+                             there ? "is not a folder" : "does not exist")
+                           .At(path)
+                           .Hint(std::string(is)));
+  }
 }
 
 std::string OptionHelp(CLI::App& app, std::string_view first_group) {

@@ -44,6 +44,10 @@ std::vector<OptionShape> Shapes(const CLI::App& app);
 std::vector<std::pair<std::string, std::string>> Echo(const CLI::App& app);
 
 Error MissingOption(std::string_view option, std::string_view what);
+// -i of a command that reads a folder: missing (`give` says what to give), or no folder (`is` says
+// what it is meant to be).
+void CheckInputFolder(const std::string& path, std::string_view give, std::string_view is,
+                      std::vector<Error>& problems);
 // The library's help without its own head and with single empty lines; `first_group` is where it
 // begins.
 std::string OptionHelp(CLI::App& app, std::string_view first_group);

@@ -6,7 +6,6 @@
 
 #include "app/analysis_app.h"
 #include "app/json_lines.h"
-#include "base/file.h"
 #include "cli/engine_options.h"
 #include "cli/options.h"
 #include "cli/status.h"
@@ -68,14 +67,9 @@ int RunOverflow(std::string_view name, std::span<const std::string> arguments, a
     return kDone;
   }
   terminal.SetLevel(args.terminal);
-  if (problems.empty() && args.input_path.empty()) {
-    problems.push_back(MissingOption("-i", "give the step folder of the dump"));
-  } else if (problems.empty() && !IsDirectory(args.input_path)) {
-    const bool there = PathExists(args.input_path);
-    problems.push_back(Error(there ? ErrorCode::kNotRegularFile : ErrorCode::kNotFound,
-                             there ? "is not a folder" : "does not exist")
-                           .At(args.input_path)
-                           .Hint("-i is the step folder of a dump"));
+  if (problems.empty()) {
+    CheckInputFolder(args.input_path, "give the step folder of the dump",
+                     "-i is the step folder of a dump", problems);
   }
   const EngineChoice choice = CheckEngine(args.engine, hooks, problems);
   if (!problems.empty()) {
@@ -96,14 +90,7 @@ int RunOverflow(std::string_view name, std::span<const std::string> arguments, a
   CancelToken cancel;
   const InterruptScope interrupts(cancel);
   const Result<app::AnalysisRun> run = app::CheckOverflow(options, terminal, terminal, &cancel);
-  if (!run.ok()) {
-    if (run.error().code == ErrorCode::kCancelled) {
-      terminal.PrintLine("interrupted");
-      return kSignalBase + (interrupts.signal() != 0 ? interrupts.signal() : 2);
-    }
-    terminal.PrintErrors({&run.error(), 1});
-    return StatusOf(run.error());
-  }
+  if (!run.ok()) return EndWithError(run.error(), interrupts, terminal);
   if (!args.terminal.quiet && args.json_path != app::kStandardOutput)
     terminal.PrintAnswer(app::AnalysisAnswer(*run));
   terminal.PrintLine(fmt::format("{}: {}", name, app::AnalysisClosingLine(*run)));

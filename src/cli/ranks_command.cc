@@ -6,7 +6,6 @@
 #include <string_view>
 
 #include "app/ranks_app.h"
-#include "base/file.h"
 #include "cli/fail_on.h"
 #include "cli/options.h"
 #include "cli/status.h"
@@ -88,14 +87,9 @@ int RunRanks(std::span<const std::string> arguments, Terminal& terminal) {
   app::RanksOptions options;
   FailOn fail_on;
   if (auto e = ReadFailOn(args.fail_on, "odd", fail_on)) problems.push_back(std::move(*e));
-  if (problems.empty() && args.input_path.empty()) {
-    problems.push_back(MissingOption("-i", "give the step folder of the dump"));
-  } else if (problems.empty() && !IsDirectory(args.input_path)) {
-    const bool there = PathExists(args.input_path);
-    problems.push_back(Error(there ? ErrorCode::kNotRegularFile : ErrorCode::kNotFound,
-                             there ? "is not a folder" : "does not exist")
-                           .At(args.input_path)
-                           .Hint("-i is the step folder of a dump"));
+  if (problems.empty()) {
+    CheckInputFolder(args.input_path, "give the step folder of the dump",
+                     "-i is the step folder of a dump", problems);
   }
   ReadGroups(args.replicas, options.groups, problems);
   if (!problems.empty()) {
@@ -108,14 +102,7 @@ int RunRanks(std::span<const std::string> arguments, Terminal& terminal) {
   CancelToken cancel;
   const InterruptScope interrupts(cancel);
   const Result<app::RanksRun> run = app::ReadAcrossRanks(options, terminal, terminal, &cancel);
-  if (!run.ok()) {
-    if (run.error().code == ErrorCode::kCancelled) {
-      terminal.PrintLine("interrupted");
-      return kSignalBase + (interrupts.signal() != 0 ? interrupts.signal() : 2);
-    }
-    terminal.PrintErrors({&run.error(), 1});
-    return StatusOf(run.error());
-  }
+  if (!run.ok()) return EndWithError(run.error(), interrupts, terminal);
   if (!args.terminal.quiet) terminal.PrintAnswer(app::RanksAnswer(*run));
   terminal.PrintLine("ranks: " + app::RanksClosingLine(*run));
   if (run->partial) return kFailed;

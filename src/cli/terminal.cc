@@ -11,6 +11,7 @@
 
 #include "base/text.h"
 #include "base/time.h"
+#include "cli/status.h"
 
 namespace msprobe::cli {
 namespace {
@@ -132,5 +133,17 @@ InterruptScope::~InterruptScope() {
 }
 
 int InterruptScope::signal() const { return g_signal.load(); }
+
+int InterruptScope::status() const { return kSignalBase + (signal() != 0 ? signal() : SIGINT); }
+
+int EndWithError(const Error& error, const InterruptScope& interrupts, Terminal& terminal,
+                 std::string_view interrupted) {
+  if (error.code == ErrorCode::kCancelled) {
+    terminal.PrintLine(interrupted);
+    return interrupts.status();
+  }
+  terminal.PrintErrors({&error, 1});
+  return StatusOf(error);
+}
 
 }  // namespace msprobe::cli

@@ -57,10 +57,24 @@ class InterruptScope {
   InterruptScope& operator=(const InterruptScope&) = delete;
   // 0, or the number of the signal that came.
   int signal() const;
+  // Exit status of a command that was interrupted: that of the signal, of SIGINT when none came.
+  int status() const;
 
  private:
   struct Saved;
   Saved* saved_;
 };
+
+// What a command that does work in several functions hands around.
+struct Attended {
+  Terminal& terminal;
+  const InterruptScope& interrupts;
+  const CancelToken& cancel;
+  bool quiet = false;  // no answer on standard output
+};
+
+// Says the error that ended a command, or `interrupted` where the user ended it; the exit status.
+int EndWithError(const Error& error, const InterruptScope& interrupts, Terminal& terminal,
+                 std::string_view interrupted = "interrupted");
 
 }  // namespace msprobe::cli
