@@ -453,42 +453,10 @@ void SetWanted(app::CompareOptions& o, std::optional<bool> wanted) {
                         : app::CulpritChoice::kOff;
 }
 
-void BindOptions(nb::module_& m) {
+// What needs a function to be set or read.
+void BindChoices(nb::class_<app::CompareOptions>& options) {
   using O = app::CompareOptions;
-  nb::class_<O>(
-      m, "CompareOptions",
-      "What to compare and how; columns and files of the 8.x releases unless old_face is false.")
-      .def(
-          "__init__",
-          [](O* self, std::string target, std::string golden, std::string output_dir) {
-            new (self) O;
-            self->face = compare::Face::kOld;
-            self->command = "compare";
-            self->target = std::move(target);
-            self->golden = std::move(golden);
-            self->output_dir = std::move(output_dir);
-          },
-          nb::arg("target"), nb::arg("golden"), nb::arg("output_dir"))
-      .def_prop_rw(
-          "old_face", [](const O& o) { return o.face == compare::Face::kOld; },
-          [](O& o, bool old) { o.face = old ? compare::Face::kOld : compare::Face::kNew; })
-      .def_rw("stack_path", &O::stack_path, nb::arg().none(),
-              "Shown with stack_mode; without it stack.json beside the target.")
-      .def_rw("stack_mode", &O::stack_mode)
-      .def_rw("advisor", &O::advisor)
-      .def_rw("highlight", &O::highlight)
-      .def_rw("xlsx", &O::xlsx, "Instead of csv, when old_face is false.")
-      .def_rw("fuzzy", &O::fuzzy)
-      .def_rw("row_log", &O::row_log)
-      .def_rw("data_mapping", &O::data_mapping, nb::arg().none(),
-              "Pairs of row names, target first.")
-      .def_prop_rw(
-          "cell_mapping", [](const O& o) { return o.cell_mapping; },
-          [](O& o, std::optional<config::NameMap> map) {
-            o.cell_mapping_flag = map.has_value();
-            o.cell_mapping = std::move(map);
-          },
-          nb::arg().none(), "Pairs of module names or classes, target first.")
+  options
       .def("set_api_mapping", &SetApiMapping, nb::arg("path"),
            "Functions of a MindSpore target, from a YAML file; empty: those of like names meet.")
       .def("set_layer_mapping", &SetLayerMapping, nb::arg("path"),
@@ -519,6 +487,46 @@ void BindOptions(nb::module_& m) {
                    "Search the operator at fault; None: when old_face is false and the dumps tell.")
       .def_rw("loss_impact", &O::loss_impact, "Effects of all introduced errors on the loss.")
       .def_rw("keep_rows", &O::keep_rows, "Keep all cells for RankResult.rows().");
+}
+
+void BindOptions(nb::module_& m) {
+  using O = app::CompareOptions;
+  nb::class_<O> options(
+      m, "CompareOptions",
+      "What to compare and how; columns and files of the 8.x releases unless old_face is false.");
+  options
+      .def(
+          "__init__",
+          [](O* self, std::string target, std::string golden, std::string output_dir) {
+            new (self) O;
+            self->face = compare::Face::kOld;
+            self->command = "compare";
+            self->target = std::move(target);
+            self->golden = std::move(golden);
+            self->output_dir = std::move(output_dir);
+          },
+          nb::arg("target"), nb::arg("golden"), nb::arg("output_dir"))
+      .def_prop_rw(
+          "old_face", [](const O& o) { return o.face == compare::Face::kOld; },
+          [](O& o, bool old) { o.face = old ? compare::Face::kOld : compare::Face::kNew; })
+      .def_rw("stack_path", &O::stack_path, nb::arg().none(),
+              "Shown with stack_mode; without it stack.json beside the target.")
+      .def_rw("stack_mode", &O::stack_mode)
+      .def_rw("advisor", &O::advisor)
+      .def_rw("highlight", &O::highlight)
+      .def_rw("xlsx", &O::xlsx, "Instead of csv, when old_face is false.")
+      .def_rw("fuzzy", &O::fuzzy)
+      .def_rw("row_log", &O::row_log)
+      .def_rw("data_mapping", &O::data_mapping, nb::arg().none(),
+              "Pairs of row names, target first.")
+      .def_prop_rw(
+          "cell_mapping", [](const O& o) { return o.cell_mapping; },
+          [](O& o, std::optional<config::NameMap> map) {
+            o.cell_mapping_flag = map.has_value();
+            o.cell_mapping = std::move(map);
+          },
+          nb::arg().none(), "Pairs of module names or classes, target first.");
+  BindChoices(options);
 }
 
 }  // namespace

@@ -354,67 +354,75 @@ double RelativeError(const Row& row, Mode mode) {
   return std::isnan(row.relative_l2) ? kInfinity : row.relative_l2;
 }
 
-std::vector<HtmlColumn> HtmlColumns(Mode mode) {
-  std::vector<HtmlColumn> out;
-  const auto add = [&](std::string key, std::string title, Kind kind, int width = -1,
-                       std::string help = {}) {
-    out.push_back({.key = std::move(key),
+namespace {
+
+struct Columns {
+  std::vector<HtmlColumn> all;
+
+  // Hidden at first without a width; a width of 0 takes the room that is left.
+  void Add(std::string key, std::string title, Kind kind, int width = -1, std::string help = {}) {
+    all.push_back({.key = std::move(key),
                    .title = std::move(title),
                    .kind = kind,
                    .shown = width >= 0,
                    .width = std::max(width, 0),
                    .help = std::move(help)});
-  };
-  add("verdict", "Verdict", Kind::kCategory, 105);
-  add("name", "Name", Kind::kText, 0);
-  add("entry", "Call", Kind::kCategory);
-  add("tree", "Module", Kind::kCategory);
-  add("series", "Place", Kind::kCategory);
-  add("cause", "Cause", Kind::kCategory);
-  add("error", "Error", Kind::kNumber, mode == Mode::kMd5 ? -1 : 85,
-      "relative error, see the plot");
-  add("stack", "Stack", Kind::kCategory);
-  for (const char* key : {"t_dump", "g_dump", "g_other", "other_name"}) {
-    add(key, key, Kind::kCategory);
   }
-  const auto sides = [&](const std::string& key, Kind kind) {
-    add("t_" + key, key + ", target", kind);
-    add("g_" + key, key + ", golden", kind);
-  };
-  sides("dtype", Kind::kCategory);
-  add("t_shape", "Shape", Kind::kCategory, 110, "shape on the target side");
-  add("g_shape", "shape, golden", Kind::kCategory);
-  sides("grad", Kind::kCategory);
-  const auto why = [&] { add("message", "Why", Kind::kText, 0); };
-  const auto sketches = [&] {
-    add("sketch", "Sketch", Kind::kNumber, 85, "relative distance, estimated from the sketches");
+  void AddSides(const std::string& key, Kind kind) {
+    Add("t_" + key, key + ", target", kind);
+    Add("g_" + key, key + ", golden", kind);
+  }
+  void AddSketches() {
+    Add("sketch", "Sketch", Kind::kNumber, 85, "relative distance, estimated from the sketches");
     for (const char* key : {"sketch_bar", "sketch_distance", "sketch_distance_bar", "sketch_cosine",
                             "sketch_cosine_bar"}) {
-      add(key, key, Kind::kNumber);
+      Add(key, key, Kind::kNumber);
     }
-    add("bits", "all bits equal", Kind::kCategory);
-  };
+    Add("bits", "all bits equal", Kind::kCategory);
+  }
+  void AddMetrics() {
+    Add("cosine", "Cosine", Kind::kNumber, 85, "cosine of the angle between both tensors");
+    Add("euclidean", "distance", Kind::kNumber);
+    Add("max_abs", "Max abs", Kind::kNumber, 85, "largest absolute difference of two elements");
+    Add("max_rel", "largest relative difference", Kind::kNumber);
+    Add("thousandth", "within 0.001", Kind::kNumber);
+    Add("five", "within 0.005", Kind::kNumber);
+    AddSides("file", Kind::kText);
+  }
+};
+
+}  // namespace
+
+std::vector<HtmlColumn> HtmlColumns(Mode mode) {
+  Columns columns;
+  columns.Add("verdict", "Verdict", Kind::kCategory, 105);
+  columns.Add("name", "Name", Kind::kText, 0);
+  columns.Add("entry", "Call", Kind::kCategory);
+  columns.Add("tree", "Module", Kind::kCategory);
+  columns.Add("series", "Place", Kind::kCategory);
+  columns.Add("cause", "Cause", Kind::kCategory);
+  columns.Add("error", "Error", Kind::kNumber, mode == Mode::kMd5 ? -1 : 85,
+              "relative error, see the plot");
+  columns.Add("stack", "Stack", Kind::kCategory);
+  for (const char* key : {"t_dump", "g_dump", "g_other", "other_name"}) {
+    columns.Add(key, key, Kind::kCategory);
+  }
+  columns.AddSides("dtype", Kind::kCategory);
+  columns.Add("t_shape", "Shape", Kind::kCategory, 110, "shape on the target side");
+  columns.Add("g_shape", "shape, golden", Kind::kCategory);
+  columns.AddSides("grad", Kind::kCategory);
   if (mode == Mode::kMd5) {
-    sides("md5", Kind::kText);
-    sketches();
-    why();
-    return out;
+    columns.AddSides("md5", Kind::kText);
+  } else {
+    for (const char* key : {"max", "min", "mean", "norm"}) columns.AddSides(key, Kind::kNumber);
   }
-  for (const char* key : {"max", "min", "mean", "norm"}) sides(key, Kind::kNumber);
-  if (mode == Mode::kStatistics) {
-    sketches();
-    why();
-    return out;
+  if (mode == Mode::kTensor) {
+    columns.AddMetrics();
+  } else {
+    columns.AddSketches();
   }
-  add("cosine", "Cosine", Kind::kNumber, 85, "cosine of the angle between both tensors");
-  add("euclidean", "distance", Kind::kNumber);
-  add("max_abs", "Max abs", Kind::kNumber, 85, "largest absolute difference of two elements");
-  add("max_rel", "largest relative difference", Kind::kNumber);
-  add("thousandth", "within 0.001", Kind::kNumber);
-  add("five", "within 0.005", Kind::kNumber);
-  sides("file", Kind::kText);
-  why();
-  return out;
+  columns.Add("message", "Why", Kind::kText, 0);
+  return std::move(columns.all);
 }
 
 std::vector<std::string_view> CausesOf(const Comparison& comparison, compare::Face face,

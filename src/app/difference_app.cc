@@ -406,6 +406,18 @@ Result<std::vector<Part>> PlanParts(const CompareOptions& options, AnalysisRun& 
       .At(options.target);
 }
 
+// All ranks of a step together.
+Status SearchSteps(const CompareOptions& options, const std::vector<Part>& parts,
+                   AnalysisRun& run) {
+  for (size_t first = 0; first < parts.size();) {
+    size_t last = first;
+    while (last < parts.size() && parts[last].job.step == parts[first].job.step) ++last;
+    MSPROBE_TRY(SearchStep(options, parts, first, last, run));
+    first = last;
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<AnalysisRun> AnalyzeDifferences(const CompareOptions& options, LogSink& outer_log,
@@ -456,12 +468,7 @@ Result<AnalysisRun> AnalyzeDifferences(const CompareOptions& options, LogSink& o
                  fmt::format("none of the {} pairs of ranks could be compared", parts.size()))
         .At(options.target);
   }
-  for (size_t first = 0; first < parts.size();) {
-    size_t last = first;
-    while (last < parts.size() && parts[last].job.step == parts[first].job.step) ++last;
-    MSPROBE_TRY(SearchStep(options, parts, first, last, run));
-    first = last;
-  }
+  MSPROBE_TRY(SearchSteps(options, parts, run));
   if (!run.interrupted) MSPROBE_TRY(WriteLines(options, parts, json));
   run.messages = log.Take();
   run.seconds = MonotonicSeconds() - begin;

@@ -53,6 +53,19 @@ void AddOutcome(CLI::App& app, CompareArgs& out) {
       ->group(kReport);
 }
 
+void AddSelection(CLI::App& app, CompareArgs& out) {
+  app.add_option("--rank", out.ranks, "only these ranks of folders: 0,3")
+      ->type_name("N,…")
+      ->delimiter(',')
+      ->check(CLI::NonNegativeNumber)
+      ->group(kCommon);
+  app.add_option("--step", out.steps, "only these steps of folders of steps: 0,3")
+      ->type_name("N,…")
+      ->delimiter(',')
+      ->check(CLI::NonNegativeNumber)
+      ->group(kCommon);
+}
+
 void AddShared(CLI::App& app, CompareArgs& out) {
   app.add_option("-o,--output_path", out.output_path, "folder of the reports, made when absent")
       ->type_name("DIR")
@@ -81,16 +94,7 @@ void AddShared(CLI::App& app, CompareArgs& out) {
                  "end with status 3 on error, warning (or error), unmatched, culprit; or a,b")
       ->type_name("VERDICT")
       ->group(kVerdicts);
-  app.add_option("--rank", out.ranks, "only these ranks of folders: 0,3")
-      ->type_name("N,…")
-      ->delimiter(',')
-      ->check(CLI::NonNegativeNumber)
-      ->group(kCommon);
-  app.add_option("--step", out.steps, "only these steps of folders of steps: 0,3")
-      ->type_name("N,…")
-      ->delimiter(',')
-      ->check(CLI::NonNegativeNumber)
-      ->group(kCommon);
+  AddSelection(app, out);
   app.add_flag("--resume", out.resume,
                "take over what an interrupted run of the same command had compared (tensor dumps)")
       ->group(kCommon);

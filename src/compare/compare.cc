@@ -325,26 +325,32 @@ Error ApiMappingError(const std::string& path) {
       .Hint("leave it out; -dm pairs rows by a mapping file");
 }
 
+// Reads both dumps and what goes with them; what kind of comparison they make.
+Status Open(const Input& input, const Options& options, Comparison::Store& store, Comparison& out,
+            const CancelToken* cancel) {
+  MSPROBE_TRY(ReadBoth(input, options, store));
+  if (cancel && cancel->cancelled()) return Error(ErrorCode::kCancelled, "interrupted");
+  MSPROBE_ASSIGN(out.mode, DetectMode(store.target, store.golden, input, options.rules, out.notes));
+  MSPROBE_TRY(CheckApiMapping(input, options, store.target));
+  out.is_debug = IsDebug(input, store);
+  Note(store.target, "target", out.notes);
+  Note(store.golden, "golden", out.notes);
+  if (!out.is_debug) {
+    NoteOddNames(store.target, "target", out.notes);
+    NoteOddNames(store.golden, "golden", out.notes);
+  }
+  if (input.target_stack) {
+    MSPROBE_ASSIGN(store.stack, dump::ReadStack(*input.target_stack));
+    out.shows_stack = true;
+  }
+  return {};
+}
+
 Result<Comparison> CompareRank(const Input& input, const Options& options, LogSink& log,
                                ProgressSink& progress, const CancelToken* cancel) {
   Comparison out;
   auto store = std::make_shared<Comparison::Store>();
-  MSPROBE_TRY(ReadBoth(input, options, *store));
-  if (cancel && cancel->cancelled()) return Error(ErrorCode::kCancelled, "interrupted");
-  MSPROBE_ASSIGN(out.mode,
-                 DetectMode(store->target, store->golden, input, options.rules, out.notes));
-  MSPROBE_TRY(CheckApiMapping(input, options, store->target));
-  out.is_debug = IsDebug(input, *store);
-  Note(store->target, "target", out.notes);
-  Note(store->golden, "golden", out.notes);
-  if (!out.is_debug) {
-    NoteOddNames(store->target, "target", out.notes);
-    NoteOddNames(store->golden, "golden", out.notes);
-  }
-  if (input.target_stack) {
-    MSPROBE_ASSIGN(store->stack, dump::ReadStack(*input.target_stack));
-    out.shows_stack = true;
-  }
+  MSPROBE_TRY(Open(input, options, *store, out, cancel));
   ScratchFolder scratch(input.scratch);
   TensorFolders folders = FoldersOf(input);
   if (options.backend == Backend::kNone) {

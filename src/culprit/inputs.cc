@@ -259,6 +259,7 @@ Explained Judge::Explain(Pair p, const Leaf& t, const Leaf& g) {
       out.how = Entered::kArgument;
       out.why = fmt::format("{} as another slice or view of {} than in the golden run", t.name,
                             VisibleText(case_.target.entries[a.entry].name));
+      out.rule = 4;
       return out;
     }
     out.how = ExplainedByProducer(t, g, out) ? Entered::kInherited : Entered::kGlue;
@@ -318,6 +319,16 @@ bool Judge::IsScaledCopy(Pair p, const Leaf& t, const Leaf& g) const {
   return false;
 }
 
+// Another value given to the call: a tensor argument that is another slice, or an index.
+Finding Judge::ArgumentFinding(Pair p, const Leaf& t, const Explained& e) {
+  Finding f = Make(FindingKind::kArgument, p, t.name, e.rule);
+  f.sentence = fmt::format("{}{} was called with {}.", VisibleText(case_.target.entries[p.t].name),
+                           Where(f), e.why);
+  f.numbers = {{"deviation", e.deviation}, {"limit", Noise()}};
+  f.reason_key = t.name;
+  return f;
+}
+
 // A finding for what entered, if any (rules 1, 4, 6).
 void Judge::Entering(Pair p, const Leaf& t, const Explained& e, std::vector<Finding>& found) {
   const Entry& entry = case_.target.entries[p.t];
@@ -342,16 +353,9 @@ void Judge::Entering(Pair p, const Leaf& t, const Explained& e, std::vector<Find
     case Entered::kStructure:
       if (!told_groups_.contains(e.group)) found.push_back(StructureFinding(e.group, 6));
       return;
-    case Entered::kArgument: {
-      Finding f =
-          Make(FindingKind::kArgument, p, t.name, e.why.find("slice") != std::string::npos ? 4 : 3);
-      f.sentence =
-          fmt::format("{}{} was called with {}.", VisibleText(entry.name), Where(f), e.why);
-      f.numbers = {{"deviation", e.deviation}, {"limit", Noise()}};
-      f.reason_key = t.name;
-      if (!gradient) found.push_back(std::move(f));
+    case Entered::kArgument:
+      if (!gradient) found.push_back(ArgumentFinding(p, t, e));
       return;
-    }
     case Entered::kState:
       kind = FindingKind::kState;
       what = gradient ? "which no recorded call made"

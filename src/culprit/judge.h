@@ -59,7 +59,8 @@ struct Explained {
   Entered how = Entered::kFine;
   double deviation = 0;       // relative, to the natural scale
   uint32_t group = kNowhere;  // kStructure: of the alignment
-  std::string why;            // kArgument: "is another slice of …"
+  std::string why;            // kArgument: "input.0 as another slice of …"
+  int rule = 3;               // kArgument: by which rule it was found
   Producer target, golden;    // what it came from, where known
 };
 
@@ -90,6 +91,7 @@ class Judge {
   bool IsScaledCopy(Pair p, const Leaf& t, const Leaf& g) const;
   void Gradients(Pair p, std::vector<Finding>& found);
   double ScaleOf(Pair p, const Leaf& golden, double norm) const;
+  Finding ArgumentFinding(Pair p, const Leaf& t, const Explained& e);
   void Entering(Pair p, const Leaf& t, const Explained& e, std::vector<Finding>& found);
   bool HandedOnOneSide(Pair p) const;
   // outputs.cc

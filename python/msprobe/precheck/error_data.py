@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-from typing import TYPE_CHECKING
 
 import torch
 
 from msprobe._files import create, make_folder
 from msprobe.precheck.dump import Call
-
-if TYPE_CHECKING:
-    from msprobe.precheck.replay import Outcome
+from msprobe.precheck.outcome import Outcome
 
 
 def save_error_data(folder: str, call: Call, outcome: Outcome, parts: dict[str, list[torch.Tensor]], seed: int) -> str:

@@ -13,12 +13,13 @@ import json
 import os
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from msprobe._files import make_folder
 from msprobe.errors import ErrorCode, PrecheckError
+from msprobe.precheck.console import Console
 from msprobe.precheck.devices import choose_device
 from msprobe.precheck.dump import Call, read_dump
 from msprobe.precheck.error_data import file_name
@@ -26,11 +27,9 @@ from msprobe.precheck.functions import UnknownFunction, candidates
 from msprobe.precheck.inputs import Arguments, DeviceWord, Unsupported, first_line
 from msprobe.precheck.judging import quiet_warnings
 from msprobe.precheck.options import Options
-from msprobe.precheck.replay import Outcome, Prepared, Replayer, load_candidate
+from msprobe.precheck.outcome import Outcome
+from msprobe.precheck.replay import Prepared, Replayer, load_candidate
 from msprobe.precheck.script_text import SCRIPT
-
-if TYPE_CHECKING:
-    from msprobe.precheck.run import Console
 
 _SHRINK_TRIES = 200
 _SHRINK_SECONDS = 30.0

@@ -9,10 +9,11 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
+from msprobe.precheck.console import Console
 from msprobe.precheck.devices import Device, choose_device
 from msprobe.precheck.dump import Call, read_dump
 from msprobe.precheck.functions import UnknownFunction
@@ -20,9 +21,6 @@ from msprobe.precheck.inputs import Unsupported, first_line
 from msprobe.precheck.judging import quiet_warnings
 from msprobe.precheck.options import Options
 from msprobe.precheck.replay import Replayer, load_candidate
-
-if TYPE_CHECKING:
-    from msprobe.precheck.run import Console
 
 _WORDS = {True: "overflows", False: "does not"}
 

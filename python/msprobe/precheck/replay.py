@@ -25,6 +25,7 @@ from msprobe.precheck.inputs import Arguments, InputMaker, Unsupported, first_li
 from msprobe.precheck.judging import Context, dropout_rows, host, rows_of
 from msprobe.precheck.names import words
 from msprobe.precheck.options import Options
+from msprobe.precheck.outcome import Outcome, skipped
 from msprobe.precheck.precision import (
     Copy,
     Precision,
@@ -53,32 +54,11 @@ _AMPLIFYING = words(
 
 
 @dataclass(slots=True)
-class Outcome:
-    """What became of one call."""
-
-    name: str
-    forward: str
-    backward: str
-    message: str = ""
-    rows: list[_core.PrecheckRow] = field(default_factory=list)
-    inputs: int | None = None  # checksum
-    tool_failed: bool = False  # for technical reasons of the tool itself: a worker that died or hung
-    baseline_rows: list[_core.PrecheckRow] = field(default_factory=list)  # the CPU in the recorded dtypes
-    warning: str = ""  # for the user: error data that could not be saved
-
-
-@dataclass(slots=True)
 class _Side:
     """One of the calls: its arguments and result."""
 
     copy: Copy
     output: Any
-
-
-def skipped(name: str, reason: str) -> Outcome:
-    """The outcome of a call that was not run."""
-    row = _core.PrecheckRow(f"{name}.forward.output.0", "SKIP", reason)
-    return Outcome(name, "SKIP", "SKIP", reason, [row])
 
 
 def load_candidate(text: str) -> Candidate | None:

@@ -18,11 +18,13 @@ from msprobe import _core
 from msprobe._files import create, make_folder
 from msprobe.errors import ErrorCode, MsprobeError, PrecheckError
 from msprobe.precheck import generate, overflow
+from msprobe.precheck.console import Console
 from msprobe.precheck.devices import Device, choose_device
 from msprobe.precheck.dump import Call, read_dump, without_repeats
 from msprobe.precheck.judging import quiet_warnings
 from msprobe.precheck.options import Options
-from msprobe.precheck.replay import Outcome, Replayer, load_candidate
+from msprobe.precheck.outcome import Outcome
+from msprobe.precheck.replay import Replayer, load_candidate
 from msprobe.precheck.settings import read_settings
 from msprobe.precheck.workers import Job, run_workers
 
@@ -72,68 +74,6 @@ def main(options_json: str, engine: Engine | None = None) -> int:
             traceback.print_exc()
         console.error(f"{options.command}: {type(e).__name__}: {e}; this is a fault of msprobe; please report it")
         return _FAILED
-
-
-class Console:
-    """What a person sees: closing lines on stdout as scripts expect them, the rest on stderr."""
-
-    def __init__(self, options: Options) -> None:
-        """Progress is shown only when stderr is a terminal."""
-        self._quiet = options.quiet
-        self._verbose = options.verbose or options.debug
-        self._progress = sys.stderr.isatty() and not options.quiet
-        self._begin = time.monotonic()
-        self._shown = 0.0
-        self.messages: list[str] = []
-
-    def info(self, text: str) -> None:
-        """A line in the log format of earlier releases."""
-        if not self._quiet:
-            self.closing(text)
-
-    def closing(self, text: str) -> None:
-        """The same, shown with -q too."""
-        stamp = time.strftime("%Y-%m-%d %H:%M:%S")
-        print(f"{stamp} ({os.getpid()}) [INFO] {visible(text)}", flush=True)
-
-    def warning(self, text: str) -> None:
-        """A warning; kept for the summary."""
-        self.messages.append(text)
-        self.line(f"warning: {text}")
-
-    def error(self, text: str) -> None:
-        """An error line."""
-        self.line(f"error: {text}")
-
-    def line(self, text: str) -> None:
-        """A line on stderr, shown always."""
-        self._clear()
-        print(f"msprobe: {visible(text)}", file=sys.stderr, flush=True)
-
-    def skip(self, outcome: Outcome) -> None:
-        """With -v: why a call was not run."""
-        if self._verbose and outcome.forward == "SKIP":
-            self.line(f"{outcome.name}: SKIP {outcome.message}")
-
-    def progress(self, done: int, total: int) -> None:
-        """A bar that is redrawn at most ten times a second."""
-        now = time.monotonic()
-        if not self._progress or (now - self._shown < 0.1 and done < total):
-            return
-        self._shown = now
-        elapsed = now - self._begin
-        left = elapsed / done * (total - done) if done else 0.0
-        end = "\n" if done == total else ""
-        print(f"\rProcessing {done}/{total} [{elapsed:.0f}s<{left:.0f}s]\033[K", end=end, file=sys.stderr, flush=True)
-
-    def _clear(self) -> None:
-        if self._progress and self._shown:
-            print("\r\033[K", end="", file=sys.stderr)
-
-
-def visible(text: str) -> str:
-    """Control characters and bidirectional overrides spelled out."""
-    return "".join(c if c.isprintable() or c in "\t " else f"\\u{ord(c):04x}" for c in text)
 
 
 @dataclass(slots=True)

@@ -21,7 +21,8 @@ from msprobe.precheck.devices import Device, choose_device
 from msprobe.precheck.dump import Call, Dump
 from msprobe.precheck.judging import quiet_warnings
 from msprobe.precheck.options import Options
-from msprobe.precheck.replay import Outcome, Replayer, skipped
+from msprobe.precheck.outcome import Outcome, skipped
+from msprobe.precheck.replay import Replayer
 from msprobe.precheck.settings import Settings
 
 _AHEAD = 64  # finished results that wait for an earlier one, per worker

@@ -19,7 +19,7 @@ from msprobe.precheck import run
 from msprobe.precheck.devices import Device, choose_device
 from msprobe.precheck.dump import Call
 from msprobe.precheck.options import Options
-from msprobe.precheck.replay import Outcome, skipped
+from msprobe.precheck.outcome import Outcome, skipped
 from msprobe.precheck.workers import Job, Replays
 from msprobe.scale import cluster
 from msprobe.scale.engine import in_thread
