@@ -1,6 +1,7 @@
 #include "bindings/capture/evidence.h"
 
 #include <algorithm>
+#include <array>
 #include <unordered_set>
 
 #include "bindings/capture/describe.h"
@@ -17,13 +18,18 @@ constexpr size_t kMaxVisited = 10'000;  // values of one call that are looked at
 // Storages that have a weak reference of ours. While it is held no other storage gets the address.
 struct Storages {
   std::unordered_set<uint64_t> known;
-  size_t prune_at = 4096;
+  std::vector<uint64_t> in_turn;  // the same; a few are looked at whenever one is added
+  size_t next = 0;
 };
 
 Storages& storages() {
   static auto* const s = new Storages;
   return *s;
 }
+
+// What remains of a storage that is gone is a hundred bytes, but it lies between the blocks of the
+// tensors and keeps the allocator from joining them: it must not lie there for long.
+constexpr int kLookedAt = 4;
 
 bool Truth(PyObject* function, uint64_t storage) {
   const Ref number = Ref::Steal(PyLong_FromUnsignedLongLong(storage));
@@ -39,12 +45,54 @@ uint64_t NumberOf(PyObject* object) {
   return 0;
 }
 
+// A weak reference to the storage at `address`, which `tensor` has; 0: there is none to be had.
+// The storage's own Python object would count as an owner for as long as the storage lives, so a
+// carrier borrows it. Nothing in between gives the lock of the interpreter away.
+uint64_t WeakReferenceTo(PyObject* tensor, PyObject* address) {
+  const Torch& torch = torch_objects();
+  PyObject* const carrier = torch.storage_carrier;
+  if (carrier == Py_None) {
+    const Ref storage = Ref::Steal(PyObject_CallMethod(tensor, "untyped_storage", nullptr));
+    const Ref weak =
+        Ref::Steal(storage ? PyObject_CallMethodNoArgs(storage.get(), torch.s_weak_ref) : nullptr);
+    return NumberOf(weak.get());
+  }
+  const Ref own = Ref::Steal(PyObject_GetAttr(carrier, torch.s_cdata));
+  const Ref lent =
+      Ref::Steal(own ? PyObject_CallMethodOneArg(carrier, torch.s_set_cdata, address) : nullptr);
+  if (!lent) return NumberOf(nullptr);
+  const Ref weak = Ref::Steal(PyObject_CallMethodNoArgs(carrier, torch.s_weak_ref));
+  const uint64_t number = NumberOf(weak.get());
+  const Ref back = Ref::Steal(PyObject_CallMethodOneArg(carrier, torch.s_set_cdata, own.get()));
+  ClearError();
+  return number;
+}
+
+// Forgets those of the next few storages whose memory is gone.
+void ForgetSome(Storages& s) {
+  const Torch& torch = torch_objects();
+  std::array<uint64_t, kLookedAt> gone{};
+  size_t count = 0;
+  for (int i = 0; i < kLookedAt && !s.in_turn.empty(); ++i) {
+    if (s.next >= s.in_turn.size()) s.next = 0;
+    const uint64_t storage = s.in_turn[s.next];
+    if (!Truth(torch.storage_expired, storage)) {
+      ++s.next;
+      continue;
+    }
+    s.in_turn[s.next] = s.in_turn.back();
+    s.in_turn.pop_back();
+    s.known.erase(storage);
+    gone[count++] = storage;
+  }
+  if (count == 0) return;
+  if (session().collector != nullptr) session().collector->ForgetStorages({gone.data(), count});
+  for (size_t i = 0; i < count; ++i) Truth(torch.free_weak_ref, gone[i]);
+}
+
 // The address of the storage; 0: it has none, or is not known and not to be.
 uint64_t StorageOf(PyObject* tensor, bool produce) {
-  const Torch& torch = torch_objects();
-  const Ref storage = Ref::Steal(torch.untyped_storage.Call(tensor));
-  const Ref address =
-      Ref::Steal(storage ? PyObject_GetAttr(storage.get(), torch.s_cdata) : nullptr);
+  const Ref address = Ref::Steal(PyObject_CallOneArg(torch_objects().storage_address, tensor));
   const uint64_t number = NumberOf(address.get());
   if (number == 0) {
     ClearError();
@@ -53,16 +101,13 @@ uint64_t StorageOf(PyObject* tensor, bool produce) {
   Storages& s = storages();
   if (s.known.contains(number)) return number;
   if (!produce) return 0;
-  if (s.known.size() >= s.prune_at) {
-    ForgetStorages(false);
-    s.prune_at = std::max<size_t>(4096, 2 * s.known.size());
-  }
-  const Ref weak = Ref::Steal(PyObject_CallMethodNoArgs(storage.get(), torch.s_weak_ref));
-  if (NumberOf(weak.get()) != number) {
+  ForgetSome(s);
+  if (WeakReferenceTo(tensor, address.get()) != number) {
     ClearError();
     return 0;
   }
   s.known.insert(number);
+  s.in_turn.push_back(number);
   return number;
 }
 
@@ -112,10 +157,11 @@ void ForgetStorages(bool all) {
   const Torch& torch = torch_objects();
   Storages& s = storages();
   if (s.known.empty() || torch.storage_expired == nullptr) return;
-  std::vector<uint64_t> gone;
-  for (const uint64_t storage : s.known) {
-    if (all || Truth(torch.storage_expired, storage)) gone.push_back(storage);
+  std::vector<uint64_t> gone, kept;
+  for (const uint64_t storage : s.in_turn) {
+    (all || Truth(torch.storage_expired, storage) ? gone : kept).push_back(storage);
   }
+  s.in_turn.swap(kept);
   if (session().collector != nullptr) session().collector->ForgetStorages(gone);
   for (const uint64_t storage : gone) {
     s.known.erase(storage);

@@ -228,6 +228,8 @@ bool TakeObjects(PyObject* objects, Torch& torch) {
                            {"autocast_text", &torch.autocast_text},
                            {"random_state", &torch.random_state},
                            {"random_text", &torch.random_text},
+                           {"storage_address", &torch.storage_address},
+                           {"storage_carrier", &torch.storage_carrier},
                            {"storage_expired", &torch.storage_expired},
                            {"free_weak_ref", &torch.free_weak_ref},
                            {"inert", &torch.inert},
@@ -252,6 +254,7 @@ bool InternNames(Torch& torch) {
       {"__dataclass_fields__", &torch.s_dataclass_fields},
       {"p", &torch.s_p},
       {"_cdata", &torch.s_cdata},
+      {"_set_cdata", &torch.s_set_cdata},
       {"_weak_ref", &torch.s_weak_ref},
       {"_buffers", &torch.s_buffers},
       {"is_cpu", &torch.s_is_cpu}};
@@ -278,8 +281,7 @@ bool InitTorch(PyObject* objects) {
       !torch.grad.Resolve(torch.tensor, "grad") ||
       !torch.version.Resolve(torch.tensor, "_version") ||
       !torch.is_neg.Resolve(torch.tensor, "is_neg") ||
-      !torch.is_conj.Resolve(torch.tensor, "is_conj") ||
-      !torch.untyped_storage.Resolve(torch.tensor, "untyped_storage")) {
+      !torch.is_conj.Resolve(torch.tensor, "is_conj")) {
     return false;
   }
   if (PyDict_GetItemString(objects, "without_exchange") == nullptr) FindExchangeTable(torch);

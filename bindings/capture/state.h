@@ -65,6 +65,9 @@ struct Torch {
   // to say when they have changed.
   PyObject *any_autocast = nullptr, *autocast_text = nullptr, *random_state = nullptr,
            *random_text = nullptr;
+  // (tensor) -> the address of its storage; an UntypedStorage to borrow one with, or None when the
+  // storage's own Python object does no harm (python/msprobe/pytorch/_storage.py).
+  PyObject *storage_address = nullptr, *storage_carrier = nullptr;
   // Of weak references to storages, as torch.UntypedStorage has them: (number) -> …
   PyObject *storage_expired = nullptr, *free_weak_ref = nullptr;
   // Of tensors on a device: reductions or a copy are queued, (tensor) -> (dtype, shape,
@@ -77,13 +80,13 @@ struct Torch {
                *layout = nullptr;
   const dlpack::ExchangeApi* exchange = nullptr;
   Getter requires_grad, grad_fn, output_nr, grad, version;
-  NoArgMethod is_neg, is_conj, untyped_storage;
+  NoArgMethod is_neg, is_conj;
   // Interned names.
   PyObject *s_register_hook = nullptr, *s_register_prehook = nullptr, *s_next_functions = nullptr,
            *s_sequence_nr = nullptr, *s_parameters = nullptr, *s_grad_fn = nullptr,
            *s_enter = nullptr, *s_exit = nullptr, *s_fields = nullptr,
-           *s_dataclass_fields = nullptr, *s_p = nullptr, *s_cdata = nullptr, *s_weak_ref = nullptr,
-           *s_buffers = nullptr, *s_is_cpu = nullptr;
+           *s_dataclass_fields = nullptr, *s_p = nullptr, *s_cdata = nullptr,
+           *s_set_cdata = nullptr, *s_weak_ref = nullptr, *s_buffers = nullptr, *s_is_cpu = nullptr;
   std::string package_dir;  // frames from below it are ours
 };
 Torch& torch_objects();

@@ -92,6 +92,41 @@ def test_capture_evidence_holds_no_memory(tmp_path):
     record(tmp_path, "L1", run)
 
 
+_storage_owners = getattr(torch._C, "_storage_Use_Count", None)
+
+
+def owners(tensor):
+    return _storage_owners(torch._C._storage_address(tensor))
+
+
+def owners_in_a_step(model, x):
+    """How many owners the storages of a step have: parameters, input, a result, a view of it, gradients, the loss."""
+    model.zero_grad()
+    h = model(x)
+    view = h[1:]
+    loss = torch.relu(h).sum()
+    loss.backward()
+    gradients = [p.grad for p in model.parameters()]
+    return [owners(t) for t in (*model.parameters(), x, h, view, *gradients, loss)]
+
+
+@pytest.mark.skipif(
+    not (_storage_owners and hasattr(torch._C, "_storage_address")), reason="this PyTorch cannot count owners"
+)
+@pytest.mark.parametrize("evidence", ["none", "light", "full"])
+@pytest.mark.parametrize("mode", ["statistics", "md5", "sketch", "tensor"])
+def test_capture_evidence_owns_no_storage(tmp_path, evidence, mode):
+    """A storage with one more owner is neither added to in place nor reused by PyTorch: memory and time."""
+    model, x = nn.Linear(3, 4), torch.ones(2, 3)
+    expected = owners_in_a_step(model, x)
+    seen = []
+    model, x = nn.Linear(3, 4), torch.ones(2, 3)
+    settings = {"task": "tensor"} if mode == "tensor" else {"section": {"summary_mode": mode}}
+    record(tmp_path, "mix", lambda: seen.append(owners_in_a_step(model, x)), model, evidence=evidence, **settings)
+    assert seen == [expected]
+    assert owners_in_a_step(model, x) == expected
+
+
 def test_capture_evidence_gradients_have_producers_too(tmp_path):
     def run():
         w = torch.ones(3, 3, requires_grad=True)

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from msprobe.pytorch import _leaf
+from msprobe.pytorch import _leaf, _storage
 
 _FLOAT8 = {getattr(torch, n) for n in dir(torch) if n.startswith("float8_")}
 _INTEGERS = {torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.bool}
@@ -111,7 +111,7 @@ def copy(tensor: torch.Tensor) -> Asked | None:
         x = tensor.detach()
         if x.layout != torch.strided or x.is_quantized or x.numel() == 0 or x.device.type == "meta":
             return None
-        if x.untyped_storage().size() == 0:
+        if _storage.is_freed(x):
             return None
         _pending.add(x.device)
         host = _host_memory(x)

@@ -22,7 +22,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from msprobe._core import capture
-from msprobe.pytorch import _device, _evidence, _leaf
+from msprobe.pytorch import _device, _evidence, _leaf, _storage
 
 _RISKS = {"CORE": 0, "FOCUS": 1, "LOW": 2}
 _DROPOUTS = {
@@ -202,6 +202,7 @@ def _initialise() -> None:
             "autocast_text": _evidence.autocast_text,
             "random_state": _evidence.random_state,
             "random_text": _evidence.random_text,
+            **_storage.objects(),
             "storage_expired": torch.UntypedStorage._expired,
             "free_weak_ref": torch.UntypedStorage._free_weak_ref,
             # A copy or a pickle of a hook of ours: a bound method of the standard library that takes anything and

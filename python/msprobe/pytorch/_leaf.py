@@ -14,6 +14,8 @@ from typing import Any
 
 import torch
 
+from msprobe.pytorch import _storage
+
 _NESTED = "torch.nested._internal.nested_tensor.NestedTensor"
 _FAKE = "torch._subclasses.fake_tensor.FakeTensor"
 _ASYNC = "torch.distributed._functional_collectives.AsyncCollectiveTensor"
@@ -32,7 +34,7 @@ def _shape(tensor: torch.Tensor) -> tuple[int, ...]:
 def _readable(data: torch.Tensor) -> Any:
     """Memory that the C side can read: on the host, strided, without lazy bits. None: there is none."""
     data = _unwrapped(data.detach())
-    if data.device.type == "meta" or (data.numel() > 0 and data.untyped_storage().size() == 0):
+    if data.device.type == "meta" or _storage.is_freed(data):
         return None
     if data.layout != torch.strided:
         data = data.to_dense()
