@@ -216,6 +216,66 @@ def sketch_seeds() -> None:
     put("sketch", "shard", leaf([10, 20], 64, start=[0, 20], whole=[10, 40]))
 
 
+def search_seeds() -> None:
+    put(
+        "layout",
+        "mesh",
+        "target: {tp: 4, dp: 2}\ngolden: {tp: 2, dp: 1}\ntensors:\n"
+        "  - {name: '*.weight', tp: 0, dp: same}\n  - {name: 'x?', tp: -1, dp: sum}\n  - {name: '*', tp: guess}\n",
+    )
+    floor = {"format_version": 1, "learned_from": ["run"], "entries": 120, "limit": 4.5}
+    put("floor", "plain", json.dumps(floor | {"contrast": 8.0, "tail": 0.01, "exponent": 2.5}, indent=2))
+    put("search", "evidence", json.dumps(evidence(1.0)).encode() + b"\xff" + json.dumps(evidence(2.0)).encode())
+    put("search", "equal", json.dumps(evidence(1.0)))
+
+
+def evidence(norm: float) -> dict[str, object]:
+    """A dump whose entries carry what the search for the culprit reads."""
+    leaf = TENSOR | {"Max": norm, "Min": -1.0, "Mean": 0.0, "Norm": norm, "hash64": f"{int(norm):016x}"}
+    values = base64.b64encode(np.full(6, norm, dtype="<f4").tobytes()).decode()
+    leaf["sketch"] = {"k": 64, "seed": 1, "data": "f32:" + values}
+    made = leaf | {"from": {"entry": "Torch.mul.0.forward", "leaf": "output.0", "view": {"strides": [3, 0]}}}
+    group = {"type": "torch.ProcessGroup", "group_ranks": [0, 1], "group_id": "0"}
+    data = {
+        "Torch.mul.0.forward": {"input_args": [leaf, leaf], "input_kwargs": {}, "output": [leaf]},
+        "Tensor.add_.0.forward": {
+            "input_args": [made],
+            "input_kwargs": {},
+            "output": [leaf],
+            "mutated": {"input.0": leaf},
+        },
+        "Distributed.all_reduce.0.forward": {
+            "input_args": [leaf],
+            "input_kwargs": {"group": group, "op": {"type": "ReduceOp", "value": "SUM"}},
+            "output": [leaf],
+        },
+        "Tensor.add_.0.backward": {"input": [leaf], "output": [leaf]},
+    }
+    return {"task": "statistics", "level": "L1", "framework": "pytorch", "dump_data_dir": None, "data": data}
+
+
+def wire_seeds() -> None:
+    def word(n: int) -> bytes:
+        return struct.pack("<Q", n)
+
+    def text(value: bytes) -> bytes:
+        return word(len(value)) + value
+
+    blobs = word(2) + word(0) + text(b"a.csv") + word(3) + word(1) + text(b"") + word(2)
+    stream = word(len(blobs)) + blobs + b"abcde"
+    put("wire", "stream", b"\0" + stream + word(zlib.crc32(stream)))
+    error = word(3) + text(b"gone") + text(b"") + text(b"/a") + word(1) + word(7) + word(2) + word(1) + text(b"k")
+    put("wire", "error", b"\x03" + error)
+    put(
+        "wire",
+        "rows",
+        b"\x04" + text(b"tensor") + word(1) + word(1) + word(1) + text(b"n") + word(1) + text(b"0.5") + word(0),
+    )
+    put("wire", "files", b"\x05" + text(b"rank0") + word(1) + word(1) + text(b"a.csv"))
+    put("wire", "messages", b"\x0a" + word(1) + word(2) + text(b"said"))
+    put("wire", "blobs", b"\x0b" + blobs)
+
+
 def main() -> None:
     json_seeds()
     config_seeds()
@@ -223,6 +283,8 @@ def main() -> None:
     table_seeds()
     kernel_seeds()
     sketch_seeds()
+    search_seeds()
+    wire_seeds()
 
 
 if __name__ == "__main__":

@@ -45,7 +45,7 @@ class Folder {
 std::span<const Target> Targets() {
   static const std::vector<Target> all = [] {
     std::vector<Target> list;
-    for (const auto part : {ReaderTargets(), KernelTargets(), WriterTargets()}) {
+    for (const auto part : {ReaderTargets(), SearchTargets(), KernelTargets(), WriterTargets()}) {
       list.insert(list.end(), part.begin(), part.end());
     }
     return list;

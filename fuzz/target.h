@@ -20,6 +20,7 @@ const Target* FindTarget(std::string_view name);  // nullptr when there is none
 
 // The parts of Targets(), one per file.
 std::span<const Target> ReaderTargets();
+std::span<const Target> SearchTargets();
 std::span<const Target> KernelTargets();
 std::span<const Target> WriterTargets();
 

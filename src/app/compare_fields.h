@@ -18,6 +18,21 @@
 #include "compare/overflow.h"
 #include "culprit/finding.h"
 
+// Found by the namespace of the enumeration.
+namespace msprobe {
+constexpr ErrorCode LastOf(ErrorCode) { return ErrorCode::kInternal; }
+constexpr LogLevel LastOf(LogLevel) { return LogLevel::kError; }
+namespace compare {
+constexpr Mode LastOf(Mode) { return Mode::kMd5; }
+constexpr State LastOf(State) { return State::kDebug; }
+}  // namespace compare
+namespace culprit {
+constexpr FindingKind LastOf(FindingKind) { return FindingKind::kOutput; }
+constexpr Mode LastOf(Mode) { return Mode::kStatistics; }
+constexpr Verdict LastOf(Verdict) { return Verdict::kNotJudged; }
+}  // namespace culprit
+}  // namespace msprobe
+
 namespace msprobe::app {
 
 template <class Archive>

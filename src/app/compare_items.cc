@@ -157,7 +157,10 @@ class PairTaker final : public ResultReader::Taker {
 
   Result<std::vector<BlobHead>> Head(std::string_view bytes) override {
     std::optional<PairHead> head = Unpacked<PairHead>(bytes);
-    if (!head) return Error(ErrorCode::kMalformed, "the worker is of another version");
+    // Whoever reads a finding counts on the place where it stands.
+    if (!head || (head->culprit && !head->culprit->findings.empty() && !head->first_bad)) {
+      return Error(ErrorCode::kMalformed, "the worker is of another version");
+    }
     head_ = std::move(*head);
     return head_.blobs;
   }

@@ -42,6 +42,21 @@ TEST(Wire, EveryPrefixAndEveryLengthThatLiesIsRefused) {
   EXPECT_FALSE(Unpacked<std::vector<std::string>>(std::string(8, '\xff')));
 }
 
+TEST(Wire, WordsThatNoEnumerationHasAreRefused) {
+  const auto blob = [](uint64_t kind) {
+    std::string bytes;
+    for (const uint64_t word : {uint64_t{1}, kind, uint64_t{0}, uint64_t{5}}) {
+      AppendWord(bytes, word);
+    }
+    return Unpacked<std::vector<BlobHead>>(bytes);
+  };
+  ASSERT_TRUE(blob(3));
+  EXPECT_EQ(blob(3)->front().kind, BlobKind::kTests);
+  EXPECT_FALSE(blob(4));
+  EXPECT_FALSE(blob(256));  // which would be kFile in eight bits
+  EXPECT_FALSE(blob(UINT64_MAX));
+}
+
 class Collector final : public ResultReader::Taker {
  public:
   Result<std::vector<BlobHead>> Head(std::string_view head) override {

@@ -16,6 +16,7 @@ namespace msprobe::app {
 
 // What a file of a result is for.
 enum class BlobKind : uint8_t { kFile, kRows, kTable, kTests };
+constexpr BlobKind LastOf(BlobKind) { return BlobKind::kTests; }
 
 struct BlobHead {
   BlobKind kind = BlobKind::kFile;

@@ -318,7 +318,16 @@ void Fields(Archive& a, PickedRank& r) {
   a(r.error, r.rows);
 }
 
-Status PickWithEngine(Engine& engine, std::vector<RankFiles> files, ReadRanks& read,
+// A table with as many columns as were asked for: what reads it counts on that.
+bool Fits(const RankRows& rank, const config::MergeConfig& config) {
+  const size_t columns = config.metrics.size();
+  return rank.has.size() == columns && rank.seen.size() == config.apis.size() &&
+         std::all_of(rank.rows.begin(), rank.rows.end(),
+                     [&](const PickedRow& row) { return row.cells.size() == columns; });
+}
+
+Status PickWithEngine(Engine& engine, std::vector<RankFiles> files,
+                      const config::MergeConfig& config, ReadRanks& read,
                       const CancelToken* cancel) {
   std::vector<std::string> payloads;
   for (RankFiles& f : files) payloads.push_back(Packed(f));
@@ -329,7 +338,9 @@ Status PickWithEngine(Engine& engine, std::vector<RankFiles> files, ReadRanks& r
       continue;
     }
     std::optional<PickedRank> picked = Unpacked<PickedRank>(*results[i]);
-    if (!picked) return Error(ErrorCode::kMalformed, "the worker is of another version");
+    if (!picked || (!picked->error && !Fits(picked->rows, config))) {
+      return Error(ErrorCode::kMalformed, "the worker is of another version");
+    }
     read[i] = picked->error ? Result<RankRows>(std::move(*picked->error))
                             : Result<RankRows>(std::move(picked->rows));
   }
@@ -362,7 +373,7 @@ Result<MergeRun> MergeReports(const MergeOptions& options, LogSink& log,
   const config::MergeConfig config = ConfigOf(options);
   ReadRanks read(files.size());
   if (options.engine != nullptr) {
-    MSPROBE_TRY(PickWithEngine(*options.engine, files, read, cancel));
+    MSPROBE_TRY(PickWithEngine(*options.engine, files, config, read, cancel));
   }
   ParallelFor(
       options.engine != nullptr ? 0 : files.size(), options.workers,

@@ -3,6 +3,10 @@
 // Both directions of a struct are one function beside it:
 //
 //   template <class Archive> void Fields(Archive& a, Counts& c) { a(c.pass, c.warning); }
+//
+// and the last word of an enumeration stands there too, so that no other is read:
+//
+//   constexpr Mode LastOf(Mode) { return Mode::kMd5; }
 #pragma once
 
 #include <bit>
@@ -125,7 +129,11 @@ class Unpacker {
   }
   template <class T>
   void Get(T& value) {
-    if constexpr (std::is_enum_v<T> || std::is_integral_v<T>) {
+    if constexpr (std::is_enum_v<T>) {
+      const uint64_t word = Word();
+      if (word > static_cast<uint64_t>(LastOf(value))) ok_ = false;
+      if (ok_) value = static_cast<T>(word);
+    } else if constexpr (std::is_integral_v<T>) {
       const uint64_t word = Word();
       if (ok_) value = static_cast<T>(word);
     } else if constexpr (std::is_floating_point_v<T>) {
