@@ -1,4 +1,5 @@
 // Scores of replayed calls for Python (msprobe.precheck.culprit).
+#include <fmt/format.h>
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
@@ -64,7 +65,7 @@ Result<formats::StoredTensor> OpenTensor(const std::string& folder, std::string_
   return formats::SingleTensor(*file);
 }
 
-nb::tuple ReadTensor(const std::string& folder, std::string_view name) {
+nb::tuple ReadTensor(const std::string& folder, std::string_view name, uint64_t most) {
   std::optional<formats::TensorFile> file;
   Result<formats::StoredTensor> stored = [&] {
     const nb::gil_scoped_release release;
@@ -72,6 +73,13 @@ nb::tuple ReadTensor(const std::string& folder, std::string_view name) {
   }();
   if (!stored.ok()) RaiseError(stored.error(), "MsprobeError");
   const uint64_t bytes = static_cast<uint64_t>(stored->num_elements) * ItemSize(stored->dtype);
+  // A view may repeat its elements: a small file can hold a tensor of any size.
+  if (most > 0 && bytes > most) {
+    RaiseError(Error(ErrorCode::kTooLarge, fmt::format("{} holds a tensor of {} bytes; at most {} "
+                                                       "are expected",
+                                                       name, bytes, most)),
+               "MsprobeError");
+  }
   // Not zeroed: ReadAll fills it or fails.
   nb::object memory =
       nb::steal(PyByteArray_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(bytes)));
@@ -92,11 +100,13 @@ nb::tuple ReadTensor(const std::string& folder, std::string_view name) {
 
 void RegisterCulprit(nb::module_& m) {
   m.def(
-      "read_tensor", &ReadTensor, nb::arg("folder"), nb::arg("name"),
-      nb::sig("def read_tensor(folder: str, name: str) -> tuple[str, list[int], bytearray]"),
+      "read_tensor", &ReadTensor, nb::arg("folder"), nb::arg("name"), nb::arg("most") = 0,
+      nb::sig("def read_tensor(folder: str, name: str, most: int = 0) -> tuple[str, list[int], "
+              "bytearray]"),
       "The tensor of a .pt or .npy file below a folder: dtype (\"torch.float32\"), shape, and its "
       "elements in row-major order. Nothing in the file is executed. Raises MsprobeError: no such "
-      "file, a name that leads out of the folder, no tensor file.");
+      "file, a name that leads out of the folder, no tensor file, more than `most` bytes (0: "
+      "any).");
   m.def(
       "culprit_score", &Score, nb::arg("y"), nb::arg("reference"), nb::arg("native").none(),
       nb::arg("condition"), nb::arg("shape"), nb::arg("kappa"),

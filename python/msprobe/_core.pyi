@@ -590,9 +590,9 @@ def analyze_differences(options: CompareOptions) -> DifferenceResult:
     Search the first entries that differ (-da), write JSON. Raises as compare().
     """
 
-def read_tensor(folder: str, name: str) -> tuple[str, list[int], bytearray]:
+def read_tensor(folder: str, name: str, most: int = 0) -> tuple[str, list[int], bytearray]:
     """
-    The tensor of a .pt or .npy file below a folder: dtype ("torch.float32"), shape, and its elements in row-major order. Nothing in the file is executed. Raises MsprobeError: no such file, a name that leads out of the folder, no tensor file.
+    The tensor of a .pt or .npy file below a folder: dtype ("torch.float32"), shape, and its elements in row-major order. Nothing in the file is executed. Raises MsprobeError: no such file, a name that leads out of the folder, no tensor file, more than `most` bytes (0: any).
     """
 
 def culprit_score(y: tuple[int, str], reference: int, native: tuple[int, str] | None, condition: int, shape: tuple[int, int], kappa: float) -> tuple[float, float, float, float]:

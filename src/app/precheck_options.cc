@@ -31,6 +31,7 @@ std::string ToJson(const PrecheckOptions& o) {
   w.EndArray();
   integer("workers", o.workers);
   integer("timeout", o.timeout);
+  w.Key("memory_limit").Uint(o.memory_limit);
   integer("seed", o.seed);
   string("standard", o.standard == precheck::Standard::kOld ? "old" : "new");
   string("rules", o.rules == precheck::Rules::kBase ? "base" : "default");

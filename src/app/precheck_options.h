@@ -19,6 +19,7 @@ struct PrecheckOptions {
   std::string device;  // npu, cuda, cpu, auto or empty
   std::vector<int64_t> device_ids;
   int64_t workers = 1, timeout = 0, seed = 1234;  // timeout in seconds, 0 = none
+  uint64_t memory_limit = 0;                      // bytes; 0 = this machine's
   precheck::Standard standard = precheck::Standard::kNew;
   precheck::Rules rules = precheck::Rules::kDefault;
   precheck::SmallValues small_values = precheck::SmallValues::kOriginal;

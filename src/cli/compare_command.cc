@@ -173,23 +173,6 @@ void ReadInput(const CompareArgs& args, app::CompareOptions& out, LogSink& log,
   if (out.step_ids.empty()) out.step_ids = input->step_ids;
 }
 
-// "512M" as bytes; nullopt for what is no size. 1 MiB … 1 TiB.
-std::optional<uint64_t> ReadSize(std::string_view text) {
-  constexpr std::string_view kUnits = "KMGT";
-  constexpr uint64_t kLeast = 1 << 20, kMost = uint64_t{1} << 40;
-  unsigned shift = 0;
-  if (const size_t unit = text.empty() ? std::string_view::npos : kUnits.find(text.back());
-      unit != std::string_view::npos) {
-    shift = 10 * (static_cast<unsigned>(unit) + 1);
-    text.remove_suffix(1);
-  }
-  uint64_t value = 0;
-  const auto r = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (r.ec != std::errc() || r.ptr != text.data() + text.size()) return std::nullopt;
-  if (value > kMost >> shift || value << shift < kLeast) return std::nullopt;
-  return value << shift;
-}
-
 // Options of both spellings that say more than upstream's, except --config.
 void ReadExtras(const CompareArgs& args, app::CompareOptions& out, LogSink& log,
                 std::vector<Error>& problems) {
@@ -198,16 +181,7 @@ void ReadExtras(const CompareArgs& args, app::CompareOptions& out, LogSink& log,
   out.rank_ids = args.ranks;
   out.step_ids = args.steps;
   out.junit_path = args.junit_path;
-  if (!args.memory_limit.empty()) {
-    const std::optional<uint64_t> limit = ReadSize(args.memory_limit);
-    if (!limit) {
-      problems.push_back(
-          Error(ErrorCode::kInvalidArgument, fmt::format("has no value '{}'", args.memory_limit))
-              .At("--memory-limit")
-              .Hint("bytes from 1M to 1T: 67108864, 64M or 2G"));
-    }
-    out.memory_limit = limit.value_or(0);
-  }
+  out.memory_limit = ReadMemoryLimit(args.memory_limit, problems);
   if (args.diff_analyze && args.resume) {
     problems.push_back(Error(ErrorCode::kInvalidArgument, "has nothing to take over for -da")
                            .At("--resume")

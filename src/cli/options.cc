@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <memory>
+#include <optional>
 
 #include "base/file.h"
 #include "cli/names.h"
@@ -19,7 +21,35 @@ Error FromLibrary(const CLI::ParseError& e) {
   return Error(ErrorCode::kInvalidArgument, std::move(text)).Hint("see --help");
 }
 
+// "512M" as bytes; nullopt for what is no size.
+std::optional<uint64_t> ReadSize(std::string_view text) {
+  constexpr std::string_view kUnits = "KMGT";
+  constexpr uint64_t kLeast = 1 << 20, kMost = uint64_t{1} << 40;
+  unsigned shift = 0;
+  if (const size_t unit = text.empty() ? std::string_view::npos : kUnits.find(text.back());
+      unit != std::string_view::npos) {
+    shift = 10 * (static_cast<unsigned>(unit) + 1);
+    text.remove_suffix(1);
+  }
+  uint64_t value = 0;
+  const auto r = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (r.ec != std::errc() || r.ptr != text.data() + text.size()) return std::nullopt;
+  if (value > kMost >> shift || value << shift < kLeast) return std::nullopt;
+  return value << shift;
+}
+
 }  // namespace
+
+uint64_t ReadMemoryLimit(std::string_view text, std::vector<Error>& problems) {
+  if (text.empty()) return 0;
+  const std::optional<uint64_t> limit = ReadSize(text);
+  if (!limit) {
+    problems.push_back(Error(ErrorCode::kInvalidArgument, fmt::format("has no value '{}'", text))
+                           .At("--memory-limit")
+                           .Hint("bytes from 1M to 1T: 67108864, 64M or 2G"));
+  }
+  return limit.value_or(0);
+}
 
 std::string HelpFormatter::make_option_name(const CLI::Option* option, bool positional) const {
   std::string name = option->get_name(positional, true);

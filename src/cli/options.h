@@ -3,6 +3,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
@@ -48,6 +49,8 @@ Error MissingOption(std::string_view option, std::string_view what);
 // what it is meant to be).
 void CheckInputFolder(const std::string& path, std::string_view give, std::string_view is,
                       std::vector<Error>& problems);
+// The value of --memory-limit in bytes: "512M", 1 MiB … 1 TiB; 0 when it was not given.
+uint64_t ReadMemoryLimit(std::string_view text, std::vector<Error>& problems);
 // The library's help without its own head and with single empty lines; `first_group` is where it
 // begins.
 std::string OptionHelp(CLI::App& app, std::string_view first_group);

@@ -44,6 +44,13 @@ void AddCommon(CLI::App& app, PrecheckArgs& out) {
         ->type_name("SECONDS")
         ->group(kCommon);
   }
+  app.add_option("--memory-limit", out.memory_limit,
+                 out.multi ? "memory for the tensors of all workers together: calls wait for room, "
+                             "one that needs more is SKIP; this machine's when left out"
+                           : "memory for the tensors of a call: one that needs more is SKIP; this "
+                             "machine's when left out")
+      ->type_name("SIZE")
+      ->group(kCommon);
   app.add_option("--config_path", out.config_path,
                  "config.json whose section run_ut or acc_check holds white_list, black_list and "
                  "error_data_path")

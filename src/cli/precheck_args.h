@@ -27,7 +27,7 @@ struct PrecheckArgs {
   std::string num_splits = "8";
   std::string standard, rules = "default", small_values = "original", digits, fail_on;
   std::string seed, reference = "auto", candidate, timeout, baseline, reproduce;
-  std::string json_path;
+  std::string json_path, memory_limit;
   bool no_html = false;  // newer spelling
   bool explain_rules = false, english = false, retry_skips = false, tf32 = false;
   EngineArgs engine;  // multi forms

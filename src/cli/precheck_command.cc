@@ -19,6 +19,7 @@
 #include "base/text.h"
 #include "cli/fail_on.h"
 #include "cli/names.h"
+#include "cli/options.h"
 #include "cli/precheck_args.h"
 #include "cli/precision_command.h"
 #include "cli/status.h"
@@ -145,6 +146,7 @@ app::PrecheckOptions Check(const PrecheckArgs& args, const Hooks& hooks,
   }
   problems.Number("--seed", args.seed, 0, INT64_MAX, out.seed);
   problems.Number("--timeout", args.timeout, 1, 86400, out.timeout);
+  out.memory_limit = ReadMemoryLimit(args.memory_limit, errors);
   const size_t colon = args.candidate.find(':');
   if (!args.candidate.empty() &&
       (colon == std::string::npos || colon == 0 || colon + 1 == args.candidate.size()))

@@ -17,10 +17,12 @@ import torch
 from msprobe import _core
 from msprobe.errors import ErrorCode, MsprobeError
 from msprobe.precheck.dump import Record
+from msprobe.precheck.memory import elements, item_sizes
 from msprobe.precheck.names import words
 
 MAX_DEPTH = 400
 MAX_BYTES = 1 << 36
+_SMALL_FILE = 1 << 26  # read whatever its record says, so that the difference can be named
 _MASK_SHARE = 0.5  # of the largest number of a dtype: minima beyond are mask values, not part of the range
 _KEY_MASK = (1 << 64) - 1
 _TENSOR_TYPES = frozenset(("torch.Tensor", "torch.nn.parameter.Parameter"))
@@ -101,6 +103,7 @@ class InputMaker:
     data_folder: str
     has_data_files: bool
     hf32: bool = False  # conv1d, conv2d on an NPU: float32 inputs rounded as its multiplier does
+    most_bytes: int = MAX_BYTES  # of a tensor file
 
     def make(self, forward: dict[str, Record]) -> Arguments:
         """Arguments from an entry of the dump.
@@ -152,7 +155,9 @@ class InputMaker:
         records = backward.get("input", backward.get("grad_input"))
         if not isinstance(records, list):
             raise Unsupported("no_gradient: the backward entry holds no input gradients")
-        plain = InputMaker(self.full_name, "", self.seed, self.data_folder, self.has_data_files)
+        plain = InputMaker(
+            self.full_name, "", self.seed, self.data_folder, self.has_data_files, most_bytes=self.most_bytes
+        )
         unused = Arguments()
         flat: list[torch.Tensor | None] = []
         for i, record in enumerate(records):
@@ -206,21 +211,27 @@ class InputMaker:
             raise Unsupported(f"no_data_file: {path} names the file {name}, but the dump has no data folder")
         # Earlier releases write whole paths; what counts is the folder beside the dump.
         inside = os.path.basename(name) if os.path.isabs(name) else name
-        tensor = read_tensor(self.data_folder, inside, path)
         shape, dtype = record.get("shape"), record.get("dtype")
+        tensor = read_tensor(self.data_folder, inside, path, self._most(shape, dtype))
         if isinstance(shape, list) and list(tensor.shape) != shape:
             raise Unsupported(f"bad_data_file: {name} has shape {list(tensor.shape)}, recorded was {shape}")
         if isinstance(dtype, str) and str(tensor.dtype) != dtype:
             raise Unsupported(f"bad_data_file: {name} holds {tensor.dtype}, recorded was {dtype}")
         return tensor
 
+    def _most(self, shape: Record, dtype: Record) -> int:
+        """Bytes that a file may hold: about those of its record, which were counted before."""
+        if not isinstance(shape, list) or not isinstance(dtype, str):
+            return self.most_bytes
+        return max(elements(shape) * item_sizes(dtype)[0], _SMALL_FILE)
+
     def _random(self, record: dict[str, Record], path: str) -> torch.Tensor:
         dtype = dtype_named(record.get("dtype"), path)
         shape = record.get("shape")
         if not isinstance(shape, list) or not all(isinstance(n, int) and n >= 0 for n in shape):
             raise Unsupported(f"bad_record: {path} has no usable shape")
-        if math.prod(shape) > MAX_BYTES:
-            raise Unsupported(f"too_large: {path} would have {math.prod(shape)} elements")
+        if (count := elements(shape)) > MAX_BYTES:
+            raise Unsupported(f"too_large: {path} would have {count} elements or more")
         tensor = torch.empty(shape, dtype=dtype)
         if tensor.numel() == 0:
             return tensor
@@ -238,19 +249,19 @@ class InputMaker:
         return tensor
 
 
-def read_tensor(folder: str, name: str, path: str) -> torch.Tensor:
+def read_tensor(folder: str, name: str, path: str, most: int = 0) -> torch.Tensor:
     """The tensor of a file, read by the core: nothing in it is executed, and its sizes are not believed.
 
     Raises:
-        Unsupported: There is no such file, it lies outside the folder, or holds no tensor.
+        Unsupported: No such file, or it lies outside the folder, holds no tensor, or more than `most` bytes (0: any).
     """
     try:
-        dtype, shape, elements = _core.read_tensor(folder, name)
+        dtype, shape, data = _core.read_tensor(folder, name, most)
     except MsprobeError as e:
         code = _CODES_OF_FILES.get(e.code, "bad_data_file")
         raise Unsupported(f"{code}: {path}: {first_line(e)}") from None
     kind = dtype_named(dtype, path)
-    return torch.frombuffer(elements, dtype=kind).view(shape) if elements else torch.empty(shape, dtype=kind)
+    return torch.frombuffer(data, dtype=kind).view(shape) if data else torch.empty(shape, dtype=kind)
 
 
 def prepare(name: str, positional: list[Record]) -> list[Record]:

@@ -24,6 +24,7 @@ class Options:
     device_ids: list[int] = field(default_factory=lambda: [0])
     workers: int = 1
     timeout: int = 0
+    memory_limit: int = 0  # bytes; 0: this machine's
     seed: int = 1234
     standard: str = "new"
     rules: str = "default"

@@ -23,6 +23,7 @@ from msprobe.precheck.error_data import save_error_data
 from msprobe.precheck.functions import Function, UnknownFunction, candidates, npu_package
 from msprobe.precheck.inputs import Arguments, InputMaker, Unsupported, first_line
 from msprobe.precheck.judging import Context, dropout_rows, host, rows_of
+from msprobe.precheck.memory import machine_bytes, needed_bytes, shown
 from msprobe.precheck.names import words
 from msprobe.precheck.options import Options
 from msprobe.precheck.outcome import Outcome, skipped
@@ -112,6 +113,7 @@ class Replayer:
         self._data_folder = data_folder
         self._has_data_files = has_data_files
         self._candidate = load_candidate(options.candidate)
+        self._memory = options.memory_limit or machine_bytes()
         self._base = options.rules == "base"
         self._corrected = options.small_values == "corrected"
         self._old = options.standard == "old"
@@ -133,6 +135,8 @@ class Replayer:
         bare = ".".join(parts[1:-1])
         if self._settings is not None and (reason := self._settings.skip_reason(bare)):
             return skipped(call.name, reason)
+        if reason := self._too_large(call):
+            return skipped(call.name, reason)
         try:
             return self._run_twice(call, parts[0], bare)
         except (Unsupported, UnknownFunction) as e:
@@ -141,6 +145,13 @@ class Replayer:
             if is_out_of_memory(e):
                 return skipped(call.name, f"out_of_memory: {first_line(e)}")
             return skipped(call.name, f"failed: {type(e).__name__}: {first_line(e)}")
+
+    def _too_large(self, call: Call) -> str:
+        needs = needed_bytes(call, on_cpu=self._device.is_cpu, always_f64=self._options.reference == "f64")
+        if needs <= self._memory:
+            return ""
+        limit = "--memory-limit" if self._options.memory_limit else "this machine"
+        return f"memory_limit: its tensors take {shown(needs)}, more than the {shown(self._memory)} of {limit}"
 
     def _run_twice(self, call: Call, prefix: str, bare: str) -> Outcome:
         """A call that ran out of memory gets a second chance when everything that can be freed is free."""
@@ -159,7 +170,7 @@ class Replayer:
     def _run(self, call: Call, prefix: str, bare: str) -> Outcome:
         assert call.forward is not None
         functions = self._functions(call, prefix, bare)
-        maker = InputMaker(call.name, bare, self._options.seed, self._data_folder, self._has_data_files, self._hf32)
+        maker = self._maker(call, bare)
         arguments = maker.make(call.forward)
         if self._base and self._device.kind != "npu" and arguments.has_float8():
             raise Unsupported(f"unsupported_dtype: 8-bit floats are not replayed on {self._device.kind}")
@@ -173,6 +184,11 @@ class Replayer:
             outcome.warning = save_error_data(self._error_folder, call, outcome, work.parts(), self._options.seed)
         return outcome
 
+    def _maker(self, call: Call, bare: str) -> InputMaker:
+        return InputMaker(
+            call.name, bare, self._options.seed, self._data_folder, self._has_data_files, self._hf32, self._memory
+        )
+
     def prepare(self, call: Call) -> Prepared:
         """The arguments and functions of a call, for tools that run it themselves.
 
@@ -185,7 +201,7 @@ class Replayer:
         if parts[0] in ("Distributed", "MindSpeed") or len(parts) not in (3, 4):
             raise Unsupported("unsupported: calls of this kind are not replayed")
         bare = ".".join(parts[1:-1])
-        maker = InputMaker(call.name, bare, self._options.seed, self._data_folder, self._has_data_files, self._hf32)
+        maker = self._maker(call, bare)
         return Prepared(call, bare, maker, maker.make(call.forward), self._functions(call, parts[0], bare))
 
     def judge(self, prepared: Prepared) -> tuple[Outcome, _Work]:

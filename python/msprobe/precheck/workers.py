@@ -7,7 +7,6 @@ a SKIP with the reason and the run goes on.
 from __future__ import annotations
 
 import contextlib
-import math
 import multiprocessing
 import os
 import time
@@ -20,6 +19,7 @@ from typing import Any
 from msprobe.precheck.devices import Device, choose_device
 from msprobe.precheck.dump import Call, Dump
 from msprobe.precheck.judging import quiet_warnings
+from msprobe.precheck.memory import elements, machine_bytes, needed_bytes, tensor_records
 from msprobe.precheck.options import Options
 from msprobe.precheck.outcome import Outcome, skipped
 from msprobe.precheck.replay import Replayer
@@ -35,6 +35,7 @@ class _Worker:
     index: int
     task: int | None = None
     since: float = field(default_factory=time.monotonic)
+    needs: int = 0  # bytes of its call
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +73,13 @@ class _Pool:
         self._context = multiprocessing.get_context("spawn")
         self._threads = threads or max(1, (os.cpu_count() or 1) // options.workers)
         self.workers: list[_Worker] = []
+        self.memory_limit = options.memory_limit or machine_bytes()
+
+    def needs(self, call: Call) -> int:
+        """Bytes that a call takes while it runs; none when it is too large to be run at all."""
+        f64 = self._options.reference == "f64"
+        needs = needed_bytes(call, on_cpu=self._job.options.device == "cpu", always_f64=f64)
+        return needs if needs <= self.memory_limit else 0
 
     def start(self, index: int) -> _Worker:
         """A new process, on the device that is its turn."""
@@ -150,24 +158,9 @@ class Replays:
 
 def weight(call: Call) -> float:
     """A guess at the work of a call: elements of its tensors, to the power of 1.5 where rows meet columns."""
-    sizes: list[int] = []
-    _sizes(call.forward, sizes)
     products = ("matmul", "bmm", "mm", "addmm", "linear", "conv", "attention", "einsum", "lstm", "gru", "__matmul__")
-    total = float(sum(sizes))
+    total = float(sum(elements(record["shape"]) for record in tensor_records(call.forward)))
     return total**1.5 if any(word in call.name for word in products) else total
-
-
-def _sizes(value: Any, out: list[int]) -> None:
-    if isinstance(value, list):
-        for v in value:
-            _sizes(v, out)
-    elif isinstance(value, dict):
-        shape = value.get("shape")
-        if "dtype" in value and isinstance(shape, list) and all(isinstance(n, int) for n in shape):
-            out.append(math.prod(shape))
-            return
-        for v in value.values():
-            _sizes(v, out)
 
 
 def heaviest_first(weights: list[float], window: int) -> list[int]:
@@ -180,12 +173,18 @@ def heaviest_first(weights: list[float], window: int) -> list[int]:
 
 
 def _hand_out(pool: _Pool, queue: deque[int], calls: list[Call], limit: int) -> None:
+    """Give calls to idle workers, as long as all that run have room in memory; one alone always runs."""
     for worker in pool.workers:
-        if worker.task is None and queue and queue[0] < limit:
-            worker.task = queue.popleft()
-            worker.since = time.monotonic()
-            with contextlib.suppress(OSError, BrokenPipeError):  # a dead one is noticed when results are collected
-                worker.pipe.send(calls[worker.task])
+        if worker.task is not None or not queue or queue[0] >= limit:
+            continue
+        needs = pool.needs(calls[queue[0]])
+        running = sum(w.needs for w in pool.workers if w.task is not None)
+        if running and running + needs > pool.memory_limit:
+            return
+        worker.task, worker.needs = queue.popleft(), needs
+        worker.since = time.monotonic()
+        with contextlib.suppress(OSError, BrokenPipeError):  # a dead one is noticed when results are collected
+            worker.pipe.send(calls[worker.task])
 
 
 def _collect(
