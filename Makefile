@@ -6,11 +6,13 @@
 #   JOBS=               parallel compiler runs; empty: one per core
 #   WERROR=OFF          ON: compiler warnings are errors (as in CI)
 #   T=60  TARGETS=      of `make fuzz`
+#   TESTS=              of `make test-asan-python`
 #   SPLIT=tuned UPSTREAM=  of `make faults`: tuned, blind or all; the original's command, to compare with
 
 VENV ?= .venv
 T ?= 60
 TARGETS ?=
+TESTS ?=
 SPLIT ?= tuned
 UPSTREAM ?=
 TORCH_INDEX ?=
@@ -19,7 +21,7 @@ WERROR ?= OFF
 export VENV TORCH_INDEX JOBS WERROR
 
 .DEFAULT_GOAL := help
-.PHONY: controls faults help setup demo test test-slow test-arm64 neutrality fuzz asan tsan lint format tidy bench bench-quick clean wheel docs
+.PHONY: controls faults help setup demo test test-slow test-arm64 neutrality fuzz asan test-asan-python tsan lint format tidy bench bench-quick clean wheel docs
 
 help:     ## this list
 	@sed -n 's/^\([a-z0-9-]*\): *## /  make \1\t/p' Makefile | expand -t 16
@@ -58,6 +60,10 @@ fuzz:     ## T seconds of fuzzing per target (T=60), or of the targets named in 
 asan:     ## the C++ tests and the tests of the Python extension under the address and undefined sanitizers
 	@tools/setup.sh build test demo
 	@tools/run_asan.sh
+
+test-asan-python: ## the Python part of asan alone, or the files named in TESTS=; counts add up over runs
+	@tools/setup.sh build test demo
+	@ASAN_CPP=OFF tools/run_asan.sh $(TESTS)
 
 tsan:     ## the C++ tests that use several threads under the thread sanitizer
 	@tools/setup.sh build test

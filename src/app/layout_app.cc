@@ -169,7 +169,7 @@ std::vector<Held> Joiner::RuleOf(const std::string& name, const config::Mesh& me
     std::vector<Held> out;
     for (const auto& [dimension, size] : mesh) {
       const auto it = std::find_if(rule.held.begin(), rule.held.end(),
-                                   [&](const auto& h) { return h.first == dimension; });
+                                   [&d = dimension](const auto& h) { return h.first == d; });
       out.push_back(it == rule.held.end() ? Held{Held::How::kSame, 0} : it->second);
     }
     return out;

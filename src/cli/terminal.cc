@@ -100,7 +100,7 @@ void Terminal::PrintErrors(std::span<const struct Error> errors) {
 
 void Terminal::PrintLine(std::string_view line) {
   const std::lock_guard lock(mutex_);
-  Write(fmt::format("msprobe: {}", line));
+  Write("msprobe: " + VisibleText(line));
 }
 
 void Terminal::PrintAnswer(std::string_view text) {

@@ -30,7 +30,7 @@ class Terminal final : public LogSink, public ProgressSink {
 
   // "msprobe: error: …" for each of up to 20 problems, then a count of the rest (decisions.md 2).
   void PrintErrors(std::span<const struct Error> errors);
-  // A line on stderr without prefix level, shown at every level.
+  // A line on stderr without prefix level, shown at every level; control characters are escaped.
   void PrintLine(std::string_view line);
   // Text on stdout.
   void PrintAnswer(std::string_view text);
