@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 from collections import deque
 from pathlib import Path
 from typing import Any
@@ -133,3 +134,31 @@ def test_memory_of_files_that_hold_more_than_their_record_says(msprobe: Runner, 
         assert rows[name][1] == "SKIP"
         assert rows[name][3].startswith("bad_data_file: ")
         assert f"holds a tensor of {1 << 33} bytes; at most {most} are expected" in rows[name][3]
+
+
+CANDIDATE = """
+import os, signal, torch
+def f(full_name, real, args, kwargs):
+    if full_name == "Torch.relu.1":
+        torch.empty(1 << 58)  # more than any address space holds
+    if full_name == "Torch.relu.2":
+        os.kill(os.getpid(), signal.SIGKILL)  # as a kernel does that has no memory left
+    return real(*args, **kwargs)
+"""
+
+
+def test_memory_that_a_worker_does_not_get_costs_its_call_only(
+    msprobe: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "hungry_candidate.py").write_text(CANDIDATE)
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    dump = write_dump(
+        tmp_path / "dump.json", {f"Torch.relu.{i}.forward": call(tensor("float32", [4], -1.0, 1.0)) for i in range(4)}
+    )
+    options = ["-o", "out", "--device", "cpu", "-n", "2", "--candidate", "hungry_candidate:f"]
+    assert msprobe("multi_acc_check", "-api_info", dump, *options) == 1  # a call was lost to a dead worker
+    rows = table(tmp_path / "out", "result")
+    assert [row[1] for row in rows.values()] == ["pass", "SKIP", "SKIP", "pass"]
+    assert rows["Torch.relu.1"][3].startswith("out_of_memory: ")
+    assert rows["Torch.relu.2"][3] == "worker_died: the process died twice on this call (signal 9)"
