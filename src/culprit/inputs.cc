@@ -13,6 +13,8 @@ namespace {
 
 constexpr double kScalarFactor = 8;     // of the front: floats that may stem from a tensor
 constexpr double kTrained = 5e-3;       // of parameters after updates
+constexpr double kTrainedAlone = 5e-4;  // of one that deviates as no other does
+constexpr double kAsNoOther = 30;       // times nearly all others
 constexpr double kPassedOn = 1.5;       // a producer's deviation explains so much of a consumer's
 constexpr double kCopyResidual = 1e-5;  // of a scaled copy
 constexpr size_t kCopyCandidates = 4000;
@@ -110,8 +112,69 @@ void Judge::Arguments(Pair p, std::vector<Finding>& found) {
       found.push_back(
           argument(g.name, fmt::format("no {}, the golden run with {}", g.name, TextOf(g))));
     }
-    if (e.kind == Kind::kApiForward) Gradients(p, found);
+    if (e.kind == Kind::kApiForward) {
+      Gradients(p, found);
+      Precision(p, found);
+    }
   }
+}
+
+namespace {
+
+// The results of calls whose tensors have the same types on both sides: of another type, or not.
+enum class Types : uint8_t { kOtherInputs, kSameResult, kOtherResult };
+
+Types TypesOf(const Run& target, uint32_t t, const Run& golden, uint32_t g, const Leaf** result) {
+  const Entry& e = target.entries[t];
+  bool any = false;
+  Types out = Types::kSameResult;
+  for (uint32_t i = e.first; i < e.first + e.count; ++i) {
+    const Leaf& a = target.leaves[i];
+    if (a.kind != LeafKind::kTensor || !a.floating || a.role == Role::kMutated) continue;
+    const Leaf* b = golden.FindLeaf(g, a.role, a.name);
+    if (b == nullptr || b->kind != LeafKind::kTensor) return Types::kOtherInputs;
+    if (a.role == Role::kOutput) {
+      any = true;
+      if (a.dtype == b->dtype || out == Types::kOtherResult) continue;
+      out = Types::kOtherResult;
+      *result = &a;
+    } else if (a.dtype != b->dtype) {
+      return Types::kOtherInputs;
+    }
+  }
+  return any ? out : Types::kOtherInputs;
+}
+
+}  // namespace
+
+// Rule 3: a result of another type though the inputs' types agree, where most calls of this API
+// have results of the same type: one layer outside autocast, or inside. A run of which every such
+// call differs is a run in another precision.
+void Judge::Precision(Pair p, std::vector<Finding>& found) {
+  const Entry& e = case_.target.entries[p.t];
+  const Leaf* t = nullptr;
+  if (TypesOf(case_.target, p.t, case_.golden, p.g, &t) != Types::kOtherResult) return;
+  if (same_result_.empty()) {
+    for (uint32_t i = 0; i < case_.target.entries.size(); ++i) {
+      const Entry& other = case_.target.entries[i];
+      const uint32_t partner = case_.alignment.of_target[i];
+      if (partner == kNowhere || other.kind != Kind::kApiForward) continue;
+      const Leaf* unused = nullptr;
+      const Types types = TypesOf(case_.target, i, case_.golden, partner, &unused);
+      int64_t& balance = same_result_[other.api];
+      balance += types == Types::kSameResult ? 1 : types == Types::kOtherResult ? -1 : 0;
+    }
+  }
+  if (same_result_[e.api] <= 0) return;
+  const Leaf* g = case_.golden.FindLeaf(p.g, t->role, t->name);
+  Finding f = Make(FindingKind::kArgument, p, t->name, 3);
+  f.sentence = fmt::format(
+      "{}{} returned {} of type {}, the golden run of type {}, from inputs of the same types; most "
+      "other calls of {} agree: was autocast on in one run only?",
+      VisibleText(e.name), Where(f), t->name, VisibleText(t->dtype), VisibleText(g->dtype),
+      VisibleText(e.api));
+  f.reason_key = "type of the result";
+  found.push_back(std::move(f));
 }
 
 // `requires_grad` of inputs whose producers agree: a gradient that was lost, or one too many.
@@ -177,6 +240,39 @@ uint32_t Judge::GroupOf(const std::vector<Producer>& t, const std::vector<Produc
   return group != kNowhere ? group : of(case_.golden, g, case_.alignment.group_of_golden);
 }
 
+// The group of a call, on one side only, that takes the result of the call whose gradient `p` is.
+// Such a call adds to that gradient, and nothing recorded is the sum.
+uint32_t Judge::GroupThatUses(Pair p) {
+  if (case_.target.entries[p.t].kind != Kind::kApiBackward) return kNowhere;
+  if (!users_known_) {
+    users_known_ = true;
+    const auto fill = [](const Run& run, const Provenance& sources,
+                         const std::vector<uint32_t>& groups,
+                         std::unordered_map<uint32_t, uint32_t>& used_by) {
+      for (uint32_t i = 0; i < run.entries.size(); ++i) {
+        const Entry& e = run.entries[i];
+        if (groups[i] == kNowhere || e.kind != Kind::kApiForward) continue;
+        for (uint32_t k = e.first; k < e.first + e.count; ++k) {
+          if (run.leaves[k].role != Role::kInput) continue;
+          for (const Producer& from : sources.Of(i, run.leaves[k])) {
+            used_by.try_emplace(from.entry, groups[i]);
+          }
+        }
+      }
+    };
+    fill(case_.target, case_.target_sources, case_.alignment.group_of_target, used_by_target_);
+    fill(case_.golden, case_.golden_sources, case_.alignment.group_of_golden, used_by_golden_);
+  }
+  const auto of = [](const Run& run, uint32_t backward,
+                     const std::unordered_map<uint32_t, uint32_t>& used_by) {
+    const uint32_t forward = run.Find(std::string(run.entries[backward].base) + ".forward");
+    const auto it = forward == kNowhere ? used_by.end() : used_by.find(forward);
+    return it == used_by.end() ? kNowhere : it->second;
+  };
+  const uint32_t group = of(case_.target, p.t, used_by_target_);
+  return group != kNowhere ? group : of(case_.golden, p.g, used_by_golden_);
+}
+
 // Does the deviation of the producer's result account for that of the input?
 bool Judge::ExplainedByProducer(const Leaf& t, const Leaf& g, const Explained& e) {
   const Leaf& pt = case_.target.leaves[e.target.leaf];
@@ -201,14 +297,49 @@ bool Judge::ExplainedByProducer(const Leaf& t, const Leaf& g, const Explained& e
 // What an optimizer makes of rounding after the first step. A step of Adam has the size of the
 // learning rate whatever the gradient: where that is zero in exact arithmetic (biases before a
 // softmax or a norm) it goes anywhere. So parameters of one axis are not judged in later steps,
-// others from kTrained on.
-bool Judge::IsTrainedNoise(Pair p, const Leaf& t, double deviation) const {
+// others from kTrained on, and one that deviates as no other does from kTrainedAlone on.
+bool Judge::IsTrainedNoise(Pair p, const Leaf& t, double deviation) {
   if (case_.target.step == 0 || t.requires_grad != 1 || t.origin != kNowhere) return false;
   if (case_.target.entries[p.t].kind != Kind::kApiForward &&
       case_.target.entries[p.t].kind != Kind::kModuleForward) {
     return false;
   }
-  return t.shape.size() <= 1 || deviation <= kTrained;
+  if (t.shape.size() <= 1) return true;
+  if (deviation <= kTrainedAlone) return true;
+  return deviation <= kTrained && deviation <= kAsNoOther * UsualDeviation();
+}
+
+// The deviation that three quarters of the parameters of two and more axes stay below, which is
+// noise of the updates, unless most of them deviate. Infinite when there are too few to say.
+double Judge::UsualDeviation() {
+  if (usual_deviation_ >= 0) return usual_deviation_;
+  constexpr size_t kFew = 5;
+  std::unordered_map<uint64_t, double> seen;  // by content: each once
+  for (uint32_t i = 0; i < case_.target.entries.size(); ++i) {
+    const Entry& e = case_.target.entries[i];
+    const uint32_t partner = case_.alignment.of_target[i];
+    if (partner == kNowhere || e.kind != Kind::kApiForward) continue;
+    for (uint32_t k = e.first; k < e.first + e.count; ++k) {
+      const Leaf& t = case_.target.leaves[k];
+      if (t.role != Role::kInput || t.kind != LeafKind::kTensor || !t.floating ||
+          t.requires_grad != 1 || t.origin != kNowhere || t.shape.size() < 2 || !t.has_key ||
+          seen.contains(t.key))
+        continue;
+      const Leaf* g = case_.golden.FindLeaf(partner, t.role, t.name);
+      if (g == nullptr || g->shape != t.shape) continue;
+      const Distance& d = case_.distances.Between(t, *g);
+      if (d.known()) seen.emplace(t.key, d.relative);
+    }
+  }
+  std::vector<double> all;
+  for (const auto& [key, deviation] : seen) all.push_back(deviation);
+  usual_deviation_ = std::numeric_limits<double>::infinity();
+  if (all.size() >= kFew) {
+    const auto at = all.begin() + static_cast<std::ptrdiff_t>(all.size() * 3 / 4);
+    std::nth_element(all.begin(), at, all.end());
+    usual_deviation_ = *at;
+  }
+  return usual_deviation_;
 }
 
 Explained Judge::ExplainShape(Pair p, const Leaf& t, const Leaf& g) {
@@ -273,6 +404,13 @@ Explained Judge::Explain(Pair p, const Leaf& t, const Leaf& g) {
   }
   if (from_t.empty() && from_g.empty() && IsTrainedNoise(p, t, out.deviation)) return out;
   if (IsScaledCopy(p, t, g)) return out;
+  if (from_t.empty() || from_g.empty()) {
+    out.group = GroupThatUses(p);
+    if (out.group != kNowhere) {
+      out.how = Entered::kStructure;
+      return out;
+    }
+  }
   if (!from_t.empty()) out.target = from_t.front();
   if (!from_g.empty()) out.golden = from_g.front();
   out.how = from_t.empty() && from_g.empty()   ? Entered::kState

@@ -80,7 +80,8 @@ class Judge {
   void Judged(Pair p);
   // inputs.cc
   void Arguments(Pair p, std::vector<Finding>& found);
-  bool IsTrainedNoise(Pair p, const Leaf& t, double deviation) const;
+  bool IsTrainedNoise(Pair p, const Leaf& t, double deviation);
+  double UsualDeviation();
   bool ScalarsAgree(const Leaf& t, const Leaf& g) const;
   Explained Explain(Pair p, const Leaf& t, const Leaf& g);
   Explained ExplainShape(Pair p, const Leaf& t, const Leaf& g);
@@ -88,8 +89,10 @@ class Judge {
                    Explained& out) const;
   bool ExplainedByProducer(const Leaf& t, const Leaf& g, const Explained& e);
   uint32_t GroupOf(const std::vector<Producer>& t, const std::vector<Producer>& g) const;
+  uint32_t GroupThatUses(Pair p);
   bool IsScaledCopy(Pair p, const Leaf& t, const Leaf& g) const;
   void Gradients(Pair p, std::vector<Finding>& found);
+  void Precision(Pair p, std::vector<Finding>& found);
   double ScaleOf(Pair p, const Leaf& golden, double norm) const;
   Finding ArgumentFinding(Pair p, const Leaf& t, const Explained& e);
   void Entering(Pair p, const Leaf& t, const Explained& e, std::vector<Finding>& found);
@@ -101,10 +104,11 @@ class Judge {
   void Collective(Pair p, std::vector<Finding>& found);
   void Grown(Pair p, std::vector<Finding>& found);
   struct Incoming {
-    double sum = 0, largest = 0, others = 1;
+    double sum = 0, absolute = 0;  // distances, relative and not
+    double largest = 0, others = 1;
     bool unknown = false, all_equal = true, classes = false;
   };
-  Incoming InputsOf(Pair p) const;
+  Incoming InputsOf(Pair p, const Growth& growth) const;
   void Add(Incoming& in, const Leaf& t, const Leaf& g) const;
   void ParameterGrads(Pair p, std::vector<Finding>& found);
   void GrownGradient(Pair p, const Leaf& t);
@@ -130,6 +134,12 @@ class Judge {
   size_t next_group_ = 0;
   bool stopped_ = false;
   std::unordered_set<uint32_t> told_groups_;
+  // Calls whose results a call without a partner takes -> its group. Filled at the first question.
+  std::unordered_map<uint32_t, uint32_t> used_by_target_, used_by_golden_;
+  bool users_known_ = false;
+  // By API: calls whose results have the same type on both sides, less those that have not.
+  std::unordered_map<std::string_view, int64_t> same_result_;
+  double usual_deviation_ = -1;                    // negative: not asked for yet
   std::unordered_set<uint64_t> seen_parameters_;   // keys of parameters that were used before
   std::unordered_map<std::string, size_t> lines_;  // reason -> finding
 };

@@ -131,16 +131,16 @@ void Judge::Add(Incoming& in, const Leaf& t, const Leaf& g) const {
   in.all_equal = in.all_equal && d.equal;
   in.classes = in.classes || d.classes;
   in.sum += d.relative;
-  if (!t.floating) return;
-  const double norm = d.norm > 0 ? d.norm : std::isfinite(g.norm) ? g.norm : 0;
-  if (norm > in.largest) in.largest = norm;
+  in.absolute += d.absolute;
 }
 
-Judge::Incoming Judge::InputsOf(Pair p) const {
+Judge::Incoming Judge::InputsOf(Pair p, const Growth& growth) const {
+  constexpr double kMask = 1e30;  // no value: what it is added to it hides
   Incoming in;
   const Entry& e = case_.target.entries[p.t];
   std::vector<std::pair<double, double>> sizes;  // norm, largest element
-  const auto entry = [&](uint32_t t, uint32_t g, bool outputs) {
+  // `sizes_count`: the leaves are factors, or terms, of the result.
+  const auto entry = [&](uint32_t t, uint32_t g, bool outputs, bool sizes_count) {
     const Entry& te = case_.target.entries[t];
     for (uint32_t i = te.first; i < te.first + te.count; ++i) {
       const Leaf& a = case_.target.leaves[i];
@@ -150,12 +150,14 @@ Judge::Incoming Judge::InputsOf(Pair p) const {
       const Leaf* b = case_.golden.FindLeaf(g, a.role, a.name);
       if (b == nullptr) continue;
       Add(in, a, *b);
-      if (a.kind == LeafKind::kTensor && a.floating && a.role != Role::kOutput) {
-        sizes.emplace_back(std::isfinite(b->norm) ? b->norm : 0, LargestOf(*b));
+      if (sizes_count && a.kind == LeafKind::kTensor && a.floating && a.role != Role::kOutput &&
+          LargestOf(*b) < kMask) {
+        const double norm = std::isfinite(b->norm) ? b->norm : case_.distances.Between(a, *b).norm;
+        sizes.emplace_back(norm, LargestOf(*b));
       }
     }
   };
-  entry(p.t, p.g, false);
+  entry(p.t, p.g, false, true);
   if (e.kind == Kind::kApiBackward) {
     const uint32_t t = case_.target.Find(std::string(e.base) + ".forward");
     const uint32_t g = case_.golden.Find(std::string(case_.golden.entries[p.g].base) + ".forward");
@@ -163,7 +165,7 @@ Judge::Incoming Judge::InputsOf(Pair p) const {
       in.unknown = true;
       return in;
     }
-    entry(t, g, true);
+    entry(t, g, true, !growth.bounded);
   }
   // The largest operand by its norm, the others by their largest elements.
   const auto most = std::max_element(sizes.begin(), sizes.end());
@@ -185,9 +187,9 @@ void Judge::Grown(Pair p, std::vector<Finding>& found) {
   if (ReplayedEntry(e) && !(drops && e.kind == Kind::kApiForward)) return;
   if (CollectiveOf(e) != nullptr) return;
   const bool backward = e.kind == Kind::kApiBackward || e.kind == Kind::kModuleBackward;
-  const Incoming in = InputsOf(p);
-  if (in.unknown || in.sum > kTooMuch) return;
   Growth growth = GrowthOf(e.last, case_.sixteen);
+  const Incoming in = InputsOf(p, growth);
+  if (in.unknown || in.sum > kTooMuch) return;
   if (e.kind == Kind::kModuleForward) growth.cancels = true;
   for (uint32_t i = e.first; i < e.first + e.count; ++i) {
     const Leaf& t = case_.target.leaves[i];
@@ -197,7 +199,9 @@ void Judge::Grown(Pair p, std::vector<Finding>& found) {
     if (g == nullptr || g->kind != LeafKind::kTensor || g->shape != t.shape) continue;
     const Distance& d = case_.distances.Between(t, *g);
     if (!d.known() || d.equal) continue;
-    double limit = (growth.gain * in.sum + growth.own) * d.norm;
+    // Masks and large scores make the relative distance of what is raised to a power small.
+    const double by_power = growth.powers && !backward ? 2 * in.absolute : 0;
+    double limit = (std::max(growth.gain * in.sum, by_power) + growth.own) * d.norm;
     if (growth.cancels || backward) {
       limit += (growth.own + (backward ? in.sum : 0)) * in.largest *
                std::max(in.others, backward ? 1e-3 : 0.0);

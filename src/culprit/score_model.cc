@@ -47,6 +47,38 @@ constexpr std::string_view kSums[] = {
     "__isub__", "__rsub__", "rsub",    "sum",      "mean",     "cumsum",   "addcmul", "addcmul_",
     "addcdiv",  "lerp",     "var",     "std",      "var_mean", "std_mean", "trace",   "nansum"};
 
+// Their gradients are those of the result times something of at most about 1: what the call was
+// given (masks of -1e38, large scores) has no part in the size of its gradient.
+constexpr std::string_view kBounded[] = {"add",         "add_",        "__add__",
+                                         "__iadd__",    "__radd__",    "sub",
+                                         "sub_",        "__sub__",     "__isub__",
+                                         "__rsub__",    "rsub",        "sum",
+                                         "mean",        "softmax",     "log_softmax",
+                                         "softmin",     "logsumexp",   "relu",
+                                         "relu_",       "relu6",       "leaky_relu",
+                                         "leaky_relu_", "elu",         "selu",
+                                         "celu",        "gelu",        "silu",
+                                         "mish",        "sigmoid",     "sigmoid_",
+                                         "logsigmoid",  "hardsigmoid", "hardswish",
+                                         "hardtanh",    "tanh",        "tanh_",
+                                         "softplus",    "softsign",    "clamp",
+                                         "clamp_",      "masked_fill", "masked_fill_",
+                                         "where",       "maximum",     "minimum",
+                                         "cat",         "stack",       "split",
+                                         "chunk",       "max_pool1d",  "max_pool2d",
+                                         "max_pool3d",  "avg_pool1d",  "avg_pool2d",
+                                         "avg_pool3d",  "max",         "min",
+                                         "amax",        "amin",        "abs",
+                                         "neg",         "__neg__",     "cross_entropy",
+                                         "nll_loss",    "embedding",   "index_select",
+                                         "gather",      "to",          "float",
+                                         "half",        "bfloat16",    "type",
+                                         "sin",         "cos",         "pad",
+                                         "repeat",      "expand",      "adaptive_avg_pool2d"};
+
+constexpr std::string_view kPowers[] = {"softmax", "softmin", "gumbel_softmax",
+                                        "exp",     "exp_",    "exp2"};
+
 bool Has(Names names, std::string_view name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
@@ -99,6 +131,8 @@ Growth GrowthOf(std::string_view api, bool sixteen) {
   // Two results of sums over steps, element by element: where both are noise, so is their ratio.
   constexpr double kRatio = 1e5;
   if (api == "addcdiv" || api == "addcdiv_") out.gain = kRatio;
+  out.bounded = Has(kBounded, api);
+  out.powers = Has(kPowers, api);
   out.cancels = Has(kSums, api) || IsProduct(api) || Has(kNorms, api);
   return out;
 }

@@ -51,6 +51,8 @@ struct Growth {
   double gain = 30;
   double own = 2e-6;     // u: rounding of the call itself, relative
   bool cancels = false;  // sums, products, norms: also measured against the inputs' size
+  bool powers = false;   // of e: absolute errors of the input are relative ones of the result
+  bool bounded = false;  // |derivative| <= about 1: gradients pass in their own size
 };
 Growth GrowthOf(std::string_view api, bool sixteen);
 

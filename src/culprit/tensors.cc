@@ -37,6 +37,26 @@ bool ClassesDiffer(const Leaf& t, const Leaf& g) {
   return other(t.max, g.max) || other(t.min, g.min);
 }
 
+// Statistics of tensors with masks in them. Minimum, mean and norm (or maximum, mean and norm) are
+// the mask's; where they agree as many elements are masked on both sides, and the extreme at the
+// other end is one of the values beside them: it bounds their distance and their size from below.
+void BesideMasks(const Leaf& t, const Leaf& g, Distance& out) {
+  constexpr double kSameMask = 1e-6;  // of sums in another order
+  const auto tame = [](double v) { return std::abs(v) < kHuge; };
+  const auto alike = [&](double a, double b) {
+    return a == b || std::abs(a - b) <= kSameMask * std::max(std::abs(a), std::abs(b));
+  };
+  const bool above = tame(t.max) && tame(g.max);
+  if (above == (tame(t.min) && tame(g.min))) return;
+  const auto mask_of = [&](const Leaf& leaf) { return above ? leaf.min : leaf.max; };
+  if (!alike(mask_of(t), mask_of(g)) || !alike(t.mean, g.mean) || !alike(t.norm, g.norm)) return;
+  const double a = above ? t.max : t.min, b = above ? g.max : g.min;
+  out.source = Source::kStatistics;
+  out.absolute = std::abs(a - b);
+  out.norm = std::max(std::abs(a), std::abs(b));
+  Finish(out, t, g);
+}
+
 }  // namespace
 
 Result<Tensor> ReadTensor(const Run& run, const Leaf& leaf) {
@@ -90,7 +110,10 @@ Distance Distances::Cheap(const Leaf& t, const Leaf& g) const {
   }
   out.classes = ClassesDiffer(t, g);
   const bool huge = LargestFinite(t) >= kHuge || LargestFinite(g) >= kHuge;
-  if (huge && !out.classes) return out;
+  if (huge && !out.classes) {
+    BesideMasks(t, g, out);
+    return out;
+  }
   out.source = Source::kStatistics;
   out.absolute = StatisticsDistance(t, g);
   out.norm = std::max(std::isfinite(t.norm) ? t.norm : 0, std::isfinite(g.norm) ? g.norm : 0);

@@ -1,0 +1,188 @@
+// What the rules say of calls that hide faults: masks, bounded gradients, precision, repeated
+// calls, trained parameters.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "culprit/culprit.h"
+
+namespace msprobe::culprit {
+namespace {
+
+struct Stats {
+  double max, min, mean, norm;
+};
+
+// "torch.float32" of 2 x 8 elements unless said.
+std::string Leaf(const Stats& s, const std::string& more = "",
+                 const std::string& dtype = "torch.float32") {
+  const auto number = [](double v) {
+    char text[40];
+    (void)snprintf(text, sizeof text, "%.17g", v);
+    return std::string(text);
+  };
+  return R"({"type": "torch.Tensor", "dtype": ")" + dtype + R"(", "shape": [2, 8], "Max": )" +
+         number(s.max) + R"(, "Min": )" + number(s.min) + R"(, "Mean": )" + number(s.mean) +
+         R"(, "Norm": )" + number(s.norm) + R"(, "requires_grad": true)" + more + "}";
+}
+
+std::string From(const std::string& entry) {
+  return R"(, "from": {"entry": ")" + entry + R"(", "leaf": "output.0"})";
+}
+
+std::string Forward(const std::string& name, const std::string& inputs, const std::string& output) {
+  return "\"" + name + R"(.forward": {"input_args": [)" + inputs +
+         R"(], "input_kwargs": {}, "output": [)" + output + "]}";
+}
+
+std::string Backward(const std::string& name, const std::string& input, const std::string& output) {
+  return "\"" + name + R"(.backward": {"input": [)" + input + R"(], "output": [)" + output + "]}";
+}
+
+std::string Linear(int number) {
+  std::string name = "Functional.linear.";
+  name += std::to_string(number);
+  return name;
+}
+
+class Rules : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    root_ = std::filesystem::temp_directory_path() /
+            ("rules_" + std::to_string(getpid()) + "_" +
+             ::testing::UnitTest::GetInstance()->current_test_info()->name());
+  }
+  void TearDown() override { std::filesystem::remove_all(root_); }
+
+  Report Find(const std::string& target, const std::string& golden, const char* step = "step0") {
+    const auto write = [&](const char* side, const std::string& data) {
+      const auto folder = root_ / side / step / "rank";
+      std::filesystem::create_directories(folder);
+      std::ofstream(folder / "dump.json")
+          << R"({"task": "statistics", "level": "L1", "dump_data_dir": null, "data": {)" << data
+          << "}}";
+      std::ofstream(folder / "construct.json") << "{}";
+      return (folder / "dump.json").string();
+    };
+    auto report = FindCulprit({write("t", target), write("g", golden)}, {});
+    EXPECT_TRUE(report.ok()) << report.error().ToString();
+    return report.ok() ? *report : Report();
+  }
+
+  std::filesystem::path root_;
+};
+
+const Stats kPlain = {2.0, -1.0, 0.1, 3.0};
+const Stats kMasked = {2.5, -3.4e38, -2.1e37, 6.8e38};  // 1 of 16 elements is a mask
+
+// The norm of the result differs by 0.2 of 3, the inputs by 1e-7 beside equal masks.
+TEST_F(Rules, AResultOfMaskedScoresIsJudgedByTheValuesBesideTheMask) {
+  Stats scores = kMasked, wrong = kPlain;
+  scores.max += 1e-7;
+  wrong.norm += 0.2;
+  const Report r = Find(Forward("Functional.softmax.0", Leaf(scores), Leaf(wrong)),
+                        Forward("Functional.softmax.0", Leaf(kMasked), Leaf(kPlain)));
+  ASSERT_EQ(r.findings.size(), 1u);
+  EXPECT_EQ(r.findings[0].entry, "Functional.softmax.0.forward");
+  EXPECT_EQ(r.findings[0].rule, 13);
+}
+
+// Other numbers of masked elements, 1 and 2 of 16: the scores cannot be told apart by statistics.
+TEST_F(Rules, WhereMasksDifferTheResultIsNotJudged) {
+  Stats scores = kMasked, wrong = kPlain;
+  scores.mean *= 2;
+  scores.norm *= 1.41421356;
+  wrong.norm += 0.2;
+  EXPECT_TRUE(Find(Forward("Functional.softmax.0", Leaf(scores), Leaf(wrong)),
+                   Forward("Functional.softmax.0", Leaf(kMasked), Leaf(kPlain)))
+                  .findings.empty());
+}
+
+// e^(x + 0.15) is e^x times 1.16: a relative 1.5e-5 of scores with a mask of -1e4 explains 0.05.
+TEST_F(Rules, AbsoluteErrorsOfScoresAreRelativeOnesOfTheResult) {
+  const Stats scores = {2.5, -1e4, -625, 1e4};
+  Stats other = scores, result = kPlain;
+  other.max += 0.15;
+  result.norm += 0.15;
+  EXPECT_TRUE(Find(Forward("Functional.softmax.0", Leaf(other), Leaf(result)),
+                   Forward("Functional.softmax.0", Leaf(scores), Leaf(kPlain)))
+                  .findings.empty());
+}
+
+// A gradient of softmax has the size of the gradient that came, whatever the scores were.
+TEST_F(Rules, MasksHaveNoPartInTheSizeOfAGradient) {
+  const Stats came = {0.1, -0.1, 0.0, 0.3}, left = {0.01, -0.01, 0.0, 0.02};
+  Stats wrong = left;
+  wrong.norm *= 1.005;
+  const std::string forward = Forward("Functional.softmax.0", Leaf(kMasked), Leaf(kPlain)) + ",";
+  const Report r = Find(forward + Backward("Functional.softmax.0", Leaf(came), Leaf(wrong)),
+                        forward + Backward("Functional.softmax.0", Leaf(came), Leaf(left)));
+  ASSERT_EQ(r.findings.size(), 1u);
+  EXPECT_EQ(r.findings[0].entry, "Functional.softmax.0.backward");
+}
+
+std::string Layers(const char* first, const char* second, const char* third) {
+  const auto layer = [](int i, const char* dtype) {
+    return Forward(Linear(i), Leaf(kPlain), Leaf(kPlain, "", dtype));
+  };
+  return layer(0, first) + "," + layer(1, second) + "," + layer(2, third);
+}
+
+TEST_F(Rules, OneLayerOutsideAutocastIsAnArgument) {
+  const char *b = "torch.bfloat16", *f = "torch.float32";
+  const Report r = Find(Layers(b, f, b), Layers(b, b, b));
+  ASSERT_EQ(r.findings.size(), 1u);
+  EXPECT_EQ(r.findings[0].kind, FindingKind::kArgument);
+  EXPECT_EQ(r.findings[0].entry, "Functional.linear.1.forward");
+  EXPECT_EQ(r.findings[0].leaf, "output.0");
+  // The whole run in another precision is none.
+  EXPECT_TRUE(Find(Layers(f, f, f), Layers(b, b, b)).findings.empty());
+}
+
+// tanh is called twice with equal results; then the gradient of exp, a sum that nothing recorded
+// is, differs.
+TEST_F(Rules, AGradientThatACallMoreAddsToIsStructure) {
+  const std::string exp = Forward("Torch.exp.0", Leaf(kPlain), Leaf({2.0, -1.0, 0.2, 3.5})) + ",";
+  const std::string in = Leaf({2.0, -1.0, 0.2, 3.5}, From("Torch.exp.0.forward"));
+  const std::string more = Forward("Torch.sin.0", in, Leaf({0.5, -0.5, 0.02, 0.7})) + ",";
+  const std::string tanh = Forward("Torch.tanh.0", in, Leaf({0.9, -0.7, 0.1, 2.0})) + ",";
+  const auto gradient = [](double norm) {
+    return Backward("Torch.exp.0", Leaf({0.1, -0.1, 0.01, norm}), Leaf({0.2, -0.2, 0.02, norm}));
+  };
+  const Report r = Find(exp + more + tanh + gradient(0.4), exp + tanh + gradient(0.3));
+  ASSERT_FALSE(r.findings.empty());
+  EXPECT_EQ(r.findings[0].kind, FindingKind::kStructure);
+  EXPECT_EQ(r.findings[0].entry, "Torch.sin.0.forward");
+}
+
+// Eight weights; `first` and the others deviate by so much of their norm 3.
+std::string Weights(double first, double others) {
+  std::string out;
+  for (int i = 0; i < 8; ++i) {
+    Stats weight = kPlain;
+    weight.mean += i;  // no two alike
+    weight.norm += 3 * (i == 0 ? first : others);
+    out += (i > 0 ? "," : "") +
+           Forward(Linear(i), Leaf({1, -1, 0, 2}, From("Torch.exp.0.forward")) + "," + Leaf(weight),
+                   Leaf({1, -1, 0, 2}));
+  }
+  return out;
+}
+
+TEST_F(Rules, AWeightThatDeviatesAsNoOtherIsNoNoiseOfTheUpdate) {
+  const std::string golden = Weights(0, 0);
+  // All weights deviate alike after updates: rounding that Adam has made larger.
+  EXPECT_TRUE(Find(Weights(2e-3, 1e-3), golden, "step2").findings.empty());
+  const Report r = Find(Weights(2e-3, 1e-6), golden, "step2");
+  ASSERT_FALSE(r.findings.empty());
+  EXPECT_EQ(r.findings[0].kind, FindingKind::kState);
+  EXPECT_EQ(r.findings[0].entry, "Functional.linear.0.forward");
+  // Alone, but as little as noise may be.
+  EXPECT_TRUE(Find(Weights(4e-4, 1e-6), golden, "step2").findings.empty());
+}
+
+}  // namespace
+}  // namespace msprobe::culprit
