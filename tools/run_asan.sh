@@ -43,8 +43,8 @@ cp build/asan/bindings/_core*.so "$package"
 # CPython and PyTorch leak on purpose at exit, and Python's own allocator would hide overruns.
 preload="$(g++ -print-file-name=libasan.so) $(g++ -print-file-name=libstdc++.so)"
 run() {
-  MSPROBE_BIN=$PWD/build/asan/src/cli/msprobe LD_PRELOAD=$preload PYTHONMALLOC=malloc ASAN_OPTIONS=detect_leaks=0 \
-    PYTHONPATH=$PWD/build/asan/py OMP_NUM_THREADS=1 \
+  MSPROBE_BIN=$PWD/build/asan/src/cli/msprobe LD_PRELOAD=$preload PYTHONMALLOC=malloc \
+    ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 PYTHONPATH=$PWD/build/asan/py OMP_NUM_THREADS=1 \
     python -m pytest -q -m 'not slow and not no_sanitizer' --junitxml "$2" "$1"
 }
 files=("$@")

@@ -58,6 +58,7 @@ def test_capture_evidence_counts_writes_that_no_recorded_call_made(tmp_path):
     assert leaf["from"] == {"entry": "Torch.relu.0.forward", "leaf": "output.0", "writes": 1}
 
 
+@pytest.mark.no_sanitizer  # which keeps freed memory aside
 def test_capture_evidence_memory_that_was_freed_has_no_producer(tmp_path):
     """The allocator hands the same address out again; that is another tensor."""
     seen = []

@@ -69,6 +69,7 @@ def _own_object_works() -> bool:
 def objects() -> dict[str, Any]:
     """What the C side needs: the address of a tensor's storage, and a carrier of its own."""
     if _carrier_works():
+        _borrower()  # now: inside a transform of functorch no tensor could be made that has a storage
         return {"storage_address": _C._storage_address, "storage_carrier": _carrier()}
     if _own_object_works():
         return {"storage_address": _own_address, "storage_carrier": None}
