@@ -314,7 +314,8 @@ bool Judge::IsTrainedNoise(Pair p, const Leaf& t, double deviation) {
 double Judge::UsualDeviation() {
   if (usual_deviation_ >= 0) return usual_deviation_;
   constexpr size_t kFew = 5;
-  std::unordered_map<uint64_t, double> seen;  // by content: each once
+  std::unordered_set<uint64_t> seen;  // contents: each once
+  std::vector<double> all;
   for (uint32_t i = 0; i < case_.target.entries.size(); ++i) {
     const Entry& e = case_.target.entries[i];
     const uint32_t partner = case_.alignment.of_target[i];
@@ -322,17 +323,14 @@ double Judge::UsualDeviation() {
     for (uint32_t k = e.first; k < e.first + e.count; ++k) {
       const Leaf& t = case_.target.leaves[k];
       if (t.role != Role::kInput || t.kind != LeafKind::kTensor || !t.floating ||
-          t.requires_grad != 1 || t.origin != kNowhere || t.shape.size() < 2 || !t.has_key ||
-          seen.contains(t.key))
+          t.requires_grad != 1 || t.origin != kNowhere || t.shape.size() < 2 || !t.has_key)
         continue;
       const Leaf* g = case_.golden.FindLeaf(partner, t.role, t.name);
       if (g == nullptr || g->shape != t.shape) continue;
       const Distance& d = case_.distances.Between(t, *g);
-      if (d.known()) seen.emplace(t.key, d.relative);
+      if (d.known() && seen.insert(t.key).second) all.push_back(d.relative);
     }
   }
-  std::vector<double> all;
-  for (const auto& [key, deviation] : seen) all.push_back(deviation);
   usual_deviation_ = std::numeric_limits<double>::infinity();
   if (all.size() >= kFew) {
     const auto at = all.begin() + static_cast<std::ptrdiff_t>(all.size() * 3 / 4);

@@ -110,7 +110,6 @@ void Judge::Walk(const Scores& scores) {
 // Deviations of results that nothing was found in move the front on.
 void Judge::Follow(Pair p, bool clean) {
   const Entry& e = case_.target.entries[p.t];
-  const Entry& ge = case_.golden.entries[p.g];
   double largest = 0;
   for (uint32_t i = 0; i < e.count; ++i) {
     const Leaf& t = case_.target.leaves[e.first + i];
@@ -123,7 +122,6 @@ void Judge::Follow(Pair p, bool clean) {
     if (!d.known() || d.equal || d.classes) continue;
     largest = std::max(largest, d.absolute / std::max(ScaleOf(p, *g, d.norm), 1e-300));
   }
-  (void)ge;
   if (!clean) return;
   if (!report_.findings.empty() || input_.found_before) {
     if (largest > Noise()) Consequence(e.name);

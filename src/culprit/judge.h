@@ -77,7 +77,6 @@ class Judge {
     uint32_t t, g;
   };
   double Noise() const;  // nu
-  void Judged(Pair p);
   // inputs.cc
   void Arguments(Pair p, std::vector<Finding>& found);
   bool IsTrainedNoise(Pair p, const Leaf& t, double deviation);
