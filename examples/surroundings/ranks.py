@@ -33,6 +33,7 @@ def main(config: str, dump_path: str, wrong: bool) -> None:
         debugger.stop()
         optimizer.step()
         debugger.step()
+    dist.barrier()  # gloo may end the process when one rank leaves before the other is done
     dist.destroy_process_group()
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from blind import BLIND
 from clean import CLEAN
+from fresh import FRESH
 from inject import KINDS, ROUNDINGS, Case
 from models import NETS
 from tuned import TUNED
 
-SPLITS = {"tuned": TUNED, "blind": BLIND, "clean": CLEAN}
+SPLITS = {"tuned": TUNED, "blind": BLIND, "fresh": FRESH, "clean": CLEAN}
 
 
 def find(name: str) -> Case:

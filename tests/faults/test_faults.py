@@ -50,13 +50,14 @@ def case_of(name: str) -> Case:
 
 def test_corpus_is_as_large_as_promised_and_covers_every_kind() -> None:
     assert complaints() == []
-    tuned, blind, clean = (SPLITS[name] for name in ("tuned", "blind", "clean"))
+    tuned, blind, fresh, clean = (SPLITS[name] for name in ("tuned", "blind", "fresh", "clean"))
     assert len(tuned) >= 22
     assert len(blind) >= 22
+    assert len(fresh) >= 32
     assert len(clean) >= 24
-    for half in (tuned, blind):
+    for half in (tuned, blind, fresh):
         assert {case.group for case in half} == set("abcde")
-    every = [*tuned, *blind]
+    every = [*tuned, *blind, *fresh]
     assert len({case.net for case in every}) >= 7
     assert sum(case.rounding != "none" for case in every) >= 0.8 * len(every)
 
@@ -190,7 +191,7 @@ def test_every_truth_is_found_without_comparing() -> None:
     done = run("--split", "all", "--record-only")
     assert done.returncode == 0, done.stderr[-2000:]
     named = dict(line.split(": ", 1) for line in done.stdout.splitlines() if ": " in line)
-    for half in ("tuned", "blind"):
+    for half in ("tuned", "blind", "fresh"):
         for case in SPLITS[half]:
             assert named[case.name], case.name
 
