@@ -202,6 +202,7 @@ bool DeferTensor(EntryBuilder& builder, PyObject* tensor, bool produces) {
   if (session().memory && ViewOfAnyDevice(tensor, view)) {
     leaf.memory = MemoryOf(tensor, view, produces);
   }
+  leaf.from_json = DerivedText(tensor, leaf, produces);
   const uint32_t number = builder.DeferredTensor(leaf);
   if (number != UINT32_MAX) queue().open[&builder].push_back({number, std::move(asked.result)});
   return true;

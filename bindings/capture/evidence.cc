@@ -153,6 +153,13 @@ collect::MemoryId MemoryOf(PyObject* tensor, const TensorView& view, bool produc
   return memory;
 }
 
+std::string_view DerivedText(PyObject* tensor, const collect::TensorLeaf& leaf, bool produce) {
+  if (!session().evidence || produce || !leaf.requires_grad || leaf.memory.storage != 0) return {};
+  const Ref node = Ref::Steal(torch_objects().grad_fn(tensor));
+  if (!node) ClearError();
+  return node && node.get() != Py_None ? R"("derived": true)" : std::string_view();
+}
+
 void ForgetStorages(bool all) {
   const Torch& torch = torch_objects();
   Storages& s = storages();

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -18,6 +19,10 @@ namespace msprobe::capture {
 // recorded call, so its storage is to be known from now on; otherwise only a storage that is known
 // has a number. Storages are held weakly: their memory is freed as it would be without us.
 collect::MemoryId MemoryOf(PyObject* tensor, const TensorView& view, bool produce);
+// `"derived": true` of an argument that requires a gradient, has one to hand on and is not in the
+// memory of a recorded result: code that is not recorded made it of something else (indexing,
+// reshape). A parameter is none. Else empty.
+std::string_view DerivedText(PyObject* tensor, const collect::TensorLeaf& leaf, bool produce);
 // Forgets storages whose memory is gone; `all`: every storage.
 void ForgetStorages(bool all);
 

@@ -143,6 +143,7 @@ bool Describer::PlainTensor(PyObject* tensor) {
   leaf.requires_grad = requires_grad.get() == Py_True;
   leaf.view = &view;
   if (session().memory) leaf.memory = MemoryOf(tensor, view, produces_);
+  leaf.from_json = DerivedText(tensor, leaf, produces_);
   builder_.Tensor(leaf);
   return true;
 }

@@ -69,7 +69,8 @@ struct TensorLeaf {
       extra_json;   // further members after requires_grad ("\"device_mesh\": …"), or empty
   MemoryId memory;  // for "from"
   const metrics::TensorStats* statistics = nullptr;  // measured elsewhere: `view` is not read
-  std::string_view from_json;  // with them: what OriginText() said when they were asked for
+  std::string_view from_json;  // evidence instead of what the collector says of `memory`: what
+                               // OriginText() said when a gradient was asked for, or "derived"
 };
 
 // What a leaf must have when its elements come later.

@@ -299,7 +299,9 @@ bool Judge::ExplainedByProducer(const Leaf& t, const Leaf& g, const Explained& e
 // softmax or a norm) it goes anywhere. So parameters of one axis are not judged in later steps,
 // others from kTrained on, and one that deviates as no other does from kTrainedAlone on.
 bool Judge::IsTrainedNoise(Pair p, const Leaf& t, double deviation) {
-  if (case_.target.step == 0 || t.requires_grad != 1 || t.origin != kNowhere) return false;
+  if (case_.target.step == 0 || t.requires_grad != 1 || t.derived || t.origin != kNowhere) {
+    return false;
+  }
   if (case_.target.entries[p.t].kind != Kind::kApiForward &&
       case_.target.entries[p.t].kind != Kind::kModuleForward) {
     return false;
@@ -323,7 +325,8 @@ double Judge::UsualDeviation() {
     for (uint32_t k = e.first; k < e.first + e.count; ++k) {
       const Leaf& t = case_.target.leaves[k];
       if (t.role != Role::kInput || t.kind != LeafKind::kTensor || !t.floating ||
-          t.requires_grad != 1 || t.origin != kNowhere || t.shape.size() < 2 || !t.has_key)
+          t.requires_grad != 1 || t.derived || t.origin != kNowhere || t.shape.size() < 2 ||
+          !t.has_key)
         continue;
       const Leaf* g = case_.golden.FindLeaf(partner, t.role, t.name);
       if (g == nullptr || g->shape != t.shape) continue;
@@ -494,8 +497,9 @@ void Judge::Entering(Pair p, const Leaf& t, const Explained& e, std::vector<Find
       return;
     case Entered::kState:
       kind = FindingKind::kState;
-      what = gradient ? "which no recorded call made"
-                      : "which no recorded call made: parameters, state or data differ";
+      what = gradient    ? "which no recorded call made"
+             : t.derived ? "which code that is not recorded made"
+                         : "which no recorded call made: parameters, state or data differ";
       break;
     case Entered::kGlue:
       kind = FindingKind::kGlue;
@@ -516,7 +520,7 @@ void Judge::Entering(Pair p, const Leaf& t, const Explained& e, std::vector<Find
                            VisibleText(entry.name), Where(f), t.name, what, e.deviation);
   // A parameter at its first use stays a finding of its own.
   const bool parameter =
-      kind == FindingKind::kState && t.requires_grad == 1 && t.has_key && !gradient;
+      kind == FindingKind::kState && t.requires_grad == 1 && t.has_key && !t.derived && !gradient;
   if (parameter && seen_parameters_.insert(t.key).second) {
     f.reason_key = "parameter:" + std::to_string(t.key);
   } else {

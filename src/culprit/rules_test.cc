@@ -184,5 +184,22 @@ TEST_F(Rules, AWeightThatDeviatesAsNoOtherIsNoNoiseOfTheUpdate) {
   EXPECT_TRUE(Find(Weights(4e-4, 1e-6), golden, "step2").findings.empty());
 }
 
+// After a finding only parameters are told by themselves; what indexing made of a wrong result is
+// none.
+TEST_F(Rules, WhatUnrecordedCodeMadeIsAConsequence) {
+  const auto run = [](double mean, const char* more) {
+    Stats result = kPlain, piece = kPlain;
+    result.mean = mean;
+    piece.mean = 5 + mean;
+    return Forward("Functional.linear.0", Leaf({1, -1, 0, 2}), Leaf(result)) + "," +
+           Forward("Torch.tanh.0", Leaf(piece, more), Leaf(piece));
+  };
+  EXPECT_EQ(Find(run(0.3, ""), run(0.1, "")).findings.size(), 2u);
+  const Report r = Find(run(0.3, R"(, "derived": true)"), run(0.1, R"(, "derived": true)"));
+  ASSERT_EQ(r.findings.size(), 1u);
+  EXPECT_EQ(r.findings[0].entry, "Functional.linear.0.forward");
+  EXPECT_EQ(r.consequences, 1u);
+}
+
 }  // namespace
 }  // namespace msprobe::culprit

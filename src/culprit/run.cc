@@ -304,6 +304,8 @@ class RunReader {
       run_.sketches.push_back(std::move(**sketch));
       run_.has_sketches = true;
     }
+    const Value* derived = v.Find("derived");
+    leaf.derived = derived != nullptr && derived->is_bool() && derived->as_bool();
     if (const Value* from = v.Find("from"); from != nullptr && from->is_object()) From(leaf, *from);
   }
 

@@ -54,6 +54,7 @@ struct Leaf {
   bool floating = false;      // a tensor of a floating or complex type
   bool sixteen = false;       // of a 16-bit (or 8-bit) floating type
   bool has_key = false;       // `key` holds the content
+  bool derived = false;       // made by differentiable code that was not recorded: no parameter
   uint64_t key = 0;           // of the content: hash64, or what stands for it (Run::KeyKind)
   Shape shape;
   int64_t elements = 0;

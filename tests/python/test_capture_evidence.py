@@ -93,6 +93,26 @@ def test_capture_evidence_holds_no_memory(tmp_path):
     record(tmp_path, "L1", run)
 
 
+@pytest.mark.parametrize("device", ["host", "force"])
+def test_capture_evidence_tells_what_unrecorded_code_made_from_parameters(tmp_path, device):
+    weight = nn.Parameter(torch.ones(4, 3))
+
+    def run():
+        h = F.linear(torch.ones(2, 3), weight)
+        torch.relu(h[:, [0, 2]])  # a copy that nothing records
+        torch.relu(torch.ones(3))
+
+    data = record(tmp_path, "L1", run, device_statistics=device).data
+    linear, first, second = (
+        data[f"{name}.forward"]["input_args"] for name in ("Functional.linear.0", "Torch.relu.0", "Torch.relu.1")
+    )
+    assert first[0]["derived"] is True and "from" not in first[0]
+    assert not any("derived" in leaf for leaf in (*linear, *second) if leaf)
+    (tmp_path / "none").mkdir()
+    plain = record(tmp_path / "none", "L1", run, evidence="none").data["Torch.relu.0.forward"]["input_args"][0]
+    assert list(plain) == UPSTREAM_LEAF
+
+
 _storage_owners = getattr(torch._C, "_storage_Use_Count", None)
 
 
