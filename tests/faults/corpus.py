@@ -8,8 +8,9 @@ from fresh import FRESH
 from inject import KINDS, ROUNDINGS, Case
 from models import NETS
 from tuned import TUNED
+from tuned_more import MORE
 
-SPLITS = {"tuned": TUNED, "blind": BLIND, "fresh": FRESH, "clean": CLEAN}
+SPLITS = {"tuned": TUNED, "more": MORE, "blind": BLIND, "fresh": FRESH, "clean": CLEAN}
 
 
 def find(name: str) -> Case:
