@@ -7,10 +7,19 @@ from clean import CLEAN
 from fresh import FRESH
 from inject import KINDS, ROUNDINGS, Case
 from models import NETS
+from outside import OUTSIDE, OUTSIDE_CLEAN
 from tuned import TUNED
 from tuned_more import MORE
 
-SPLITS = {"tuned": TUNED, "more": MORE, "blind": BLIND, "fresh": FRESH, "clean": CLEAN}
+SPLITS = {
+    "tuned": TUNED,
+    "more": MORE,
+    "blind": BLIND,
+    "fresh": FRESH,
+    "clean": CLEAN,
+    "outside": OUTSIDE,
+    "outside-clean": OUTSIDE_CLEAN,
+}
 
 
 def find(name: str) -> Case:

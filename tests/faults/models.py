@@ -337,6 +337,8 @@ NETS: dict[str, Callable[[Options], nn.Module]] = {
     "parallel": ParallelNet,
 }
 RANKS = {"parallel": 2}
+BATCHES: dict[str, Callable[[Options, torch.Generator], Batch]] = {}  # of nets in other files
+LOSSES: dict[str, Callable[[nn.Module, Batch], torch.Tensor]] = {}
 
 
 def build(net: str, options: Options) -> nn.Module:
@@ -357,6 +359,8 @@ def batch(net: str, step: int, options: Options) -> Batch:
     """The data of one pass; equal for equal arguments."""
     rank = dist.get_rank() if dist.is_initialized() else 0
     generator = torch.Generator().manual_seed(1000 + step + 50 * rank)
+    if net in BATCHES:
+        return BATCHES[net](options, generator)
     if net in ("vit", "conv"):
         images = torch.randn(BATCH, 3, SIDE, SIDE, generator=generator).to(options.dtype)
         if options.channels_last:
@@ -373,6 +377,8 @@ def batch(net: str, step: int, options: Options) -> Batch:
 
 def loss_of(net: str, model: nn.Module, data: Batch) -> torch.Tensor:
     """The loss of one pass."""
+    if net in LOSSES:
+        return LOSSES[net](model, data)
     if net == "vit":
         inputs = {"pixel_values": data["images"], "labels": data["labels"]}
     elif net in ("bert", "llama", "gpt2", "t5", "mixtral"):
@@ -391,10 +397,11 @@ def loss_of(net: str, model: nn.Module, data: Batch) -> torch.Tensor:
 
 
 def optimizer_of(model: nn.Module, options: Options) -> torch.optim.Optimizer:
-    """The optimizer over all parameters."""
+    """The optimizer over all parameters, or over those that the net says."""
+    trained: Any = getattr(model, "trained", model.parameters)
     if options.optimizer == "sgd":
-        return torch.optim.SGD(model.parameters(), lr=options.rate, momentum=0.9, weight_decay=options.decay)
-    return torch.optim.AdamW(model.parameters(), lr=options.rate, weight_decay=options.decay)
+        return torch.optim.SGD(trained(), lr=options.rate, momentum=0.9, weight_decay=options.decay)
+    return torch.optim.AdamW(trained(), lr=options.rate, weight_decay=options.decay)
 
 
 def precision(options: Options) -> AbstractContextManager[Any]:
