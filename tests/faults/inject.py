@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from low import in_pieces
 from models import Batch, Options
 from torch import nn
 from torch.overrides import TorchFunctionMode
@@ -23,7 +24,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 Change = Callable[[tuple[Any, ...], torch.Tensor], torch.Tensor]  # (arguments of the operator, its result) -> result
 KINDS = ("argument", "structure", "introduced", "state", "glue", "wired", "accumulate", "output")
-ROUNDINGS = ("none", "double", "split", "ulp", "mkldnn", "threads", "wide")  # wide: double, of 16-bit types as well
+ROUNDINGS = ("none", "double", "split", "ulp", "mkldnn", "threads", "low")  # low: in double, in 16 bits as in `low`
 
 
 @dataclass(frozen=True)
@@ -127,8 +128,9 @@ class Kernels(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if self.rounding == "split" and name == "mm" and args[0].dtype == torch.float32 and args[0].shape[1] > 3:
             half = args[0].shape[1] // 3
             return func(args[0][:, :half], args[1][:half]) + func(args[0][:, half:], args[1][half:])
-        if self.rounding in ("double", "split", "wide") and name in IN_DOUBLE:
-            return in_double(func, args, kwargs, self.rounding == "wide" and not name.startswith("native_"))
+        if self.rounding in ("double", "split", "low") and name in IN_DOUBLE:
+            pieces = in_pieces(func, args, kwargs) if self.rounding == "low" else None
+            return in_double(func, args, kwargs) if pieces is None else pieces
         result = func(*args, **kwargs)
         if self.rounding == "ulp" and name in IN_DOUBLE:
             first = result[0] if isinstance(result, tuple) else result
@@ -145,17 +147,17 @@ IN_DOUBLE = {
 }  # fmt: skip
 
 
-def in_double(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], low: bool = False) -> Any:
+def in_double(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The operator in float64, rounded once; what writes into its arguments or is not float32 runs as it is."""
     tensors = [a for a in args if torch.is_tensor(a) and a.is_floating_point()]
-    kind = tensors[0].dtype if tensors and low else torch.float32
-    if not tensors or any(a.dtype != kind for a in tensors) or func.overloadpacket.__name__ == "native_batch_norm":
+    other = any(a.dtype != torch.float32 for a in tensors)
+    if not tensors or other or func.overloadpacket.__name__ == "native_batch_norm":
         return func(*args, **kwargs)
     wide = [a.double() if torch.is_tensor(a) and a.is_floating_point() else a for a in args]
     result = func(*wide, **{k: v for k, v in kwargs.items() if k != "dtype"})
     if isinstance(result, tuple):
-        return tuple(r.to(kind) if torch.is_tensor(r) and r.dtype == torch.float64 else r for r in result)
-    return result.to((kwargs.get("dtype") if low else None) or kind)
+        return tuple(r.float() if torch.is_tensor(r) and r.dtype == torch.float64 else r for r in result)
+    return result.float()
 
 
 class Calls(TorchFunctionMode):

@@ -29,13 +29,14 @@ harmless("graph-again", "the same program again", "graph", steps=2)
 harmless("graph-double", "kernels in float64, rounded once", "graph", "double", options=SGD, steps=3)
 harmless("graph-scatter-add", "scatter_add instead of index_add", "graph", "split", target=Options(parts=True))
 harmless("graph-threads", "two threads", "graph", "threads", options=replace(SGD, micro=2), steps=2)
-harmless("graph-low", "bfloat16 on both sides, all kernels round otherwise", "graph", "wide", options=AUTOCAST)
+harmless("graph-low", "bfloat16 on both sides, all kernels round otherwise", "graph", "low", options=AUTOCAST)
 harmless("denoise-no-onednn", "convolutions without oneDNN", "denoise", "mkldnn", options=SGD, steps=2)
-harmless("denoise-channels-last", "the other layout", "denoise", target=Options(channels_last=True))
+harmless("denoise-channels-last", "the other layout on both sides: the same noise", "denoise", "double",
+         options=Options(channels_last=True))  # fmt: skip
 harmless("denoise-recomputed", "blocks recomputed, dropout with the same numbers", "denoise", "ulp",
          options=DROP, target=replace(DROP, recompute=True))  # fmt: skip
 harmless("denoise-low", "autocast on both sides, without oneDNN", "denoise", "mkldnn", options=AUTOCAST)
-harmless("denoise-half", "a bfloat16 model, all kernels round otherwise", "denoise", "wide", options=HALF)
+harmless("denoise-half", "a bfloat16 model, all kernels round otherwise", "denoise", "low", options=HALF)
 harmless("scan-closed-form", "a loop by its closed form and the other way round", "scan", "double",
          target=Options(parts=True))  # fmt: skip
 harmless("scan-one-unit", "every kernel off by one unit in the last place", "scan", "ulp", options=SGD, steps=3)
@@ -43,17 +44,17 @@ harmless("scan-recomputed", "recomputed on both sides, dropout with the same num
          options=replace(DROP, recompute=True))  # fmt: skip
 harmless("scan-accumulated", "two passes, clipping, scaled loss", "scan", "double",
          options=replace(TWICE, clip=0.5, scale=256.0), steps=2)  # fmt: skip
-harmless("scan-low", "autocast on both sides, all kernels round otherwise", "scan", "wide", options=AUTOCAST)
+harmless("scan-low", "autocast on both sides, all kernels round otherwise", "scan", "low", options=AUTOCAST)
 harmless("towers-split", "sums in two pieces; a queue over steps", "towers", "split", options=SGD, steps=3)
 harmless("towers-from-float64", "float32 instead of float64", "towers", options=Options(dtype=torch.float64),
          target=Options())  # fmt: skip
-harmless("towers-low", "a bfloat16 model, all kernels round otherwise", "towers", "wide", options=HALF)
+harmless("towers-low", "a bfloat16 model, all kernels round otherwise", "towers", "low", options=HALF)
 harmless("adversary-one-unit", "two optimizers, every kernel off by one unit", "adversary", "ulp", options=SGD, steps=2)
 harmless("adversary-double", "two optimizers with Adam, dropout", "adversary", "double", options=DROP)
 harmless("adversary-low", "autocast on both sides, without oneDNN", "adversary", "mkldnn", options=AUTOCAST)
 harmless("experts-double", "experts chosen by the largest scores", "mixtral", "double")
-harmless("half-model", "a bfloat16 model, all kernels round otherwise", "vit", "wide", options=HALF)
-harmless("low-clipped", "autocast, two passes and clipping", "bert", "wide", options=replace(TWICE, autocast=True,
+harmless("half-model", "a bfloat16 model, all kernels round otherwise", "vit", "low", options=HALF)
+harmless("low-clipped", "autocast, two passes and clipping", "bert", "low", options=replace(TWICE, autocast=True,
          clip=1.0), steps=2)  # fmt: skip
 harmless("lstm-threads", "two threads, dropout with the same numbers", "lstm", "threads", options=DROP)
 harmless("ranks-double", "two ranks over three steps", "parallel", "double", options=SGD, steps=3)

@@ -342,6 +342,13 @@ def noise_of_a_later_draw(run: Run) -> None:
     run.entry("Tensor.__mul__.2.forward")
 
 
+@case(OUTSIDE_MORE, "denoise", "d", "state glue", rounding="double", target=Options(channels_last=True))
+def noise_in_another_layout(run: Run) -> None:
+    """Noise for images in the other layout is drawn in another order."""
+    run.applied += 1
+    run.entry("Tensor.__mul__.2.forward")
+
+
 @case(OUTSIDE_MORE, "denoise", "d", "state", rounding="double")
 def schedule_in_half(run: Run) -> None:
     """The noise schedule was stored in float16."""
@@ -349,7 +356,7 @@ def schedule_in_half(run: Run) -> None:
     run.entry("Tensor.gather.0.forward")
 
 
-@case(OUTSIDE_MORE, "denoise", "d", "state", rounding="wide", options=HALF)
+@case(OUTSIDE_MORE, "denoise", "d", "state", rounding="low", options=HALF)
 def low_precision_frequencies(run: Run) -> None:
     """The frequencies of a bfloat16 model are a tenth too large; all kernels round otherwise."""
     run.set("frequencies", lambda x: x.mul_(1.1))

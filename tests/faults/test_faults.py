@@ -11,8 +11,12 @@ from typing import Any
 import pytest
 import torch
 from corpus import SPLITS, complaints
-from inject import Case, key_of
+from inject import KINDS, Case, key_of
+from low import in_pieces
+from models import Options, batch, build, loss_of
+from models_outside import MAKERS
 from record import MODES
+from run_faults import chosen
 from score import Outcome, flagged, read_summary
 
 HERE = Path(__file__).parent
@@ -60,6 +64,43 @@ def test_corpus_is_as_large_as_promised_and_covers_every_kind() -> None:
     every = [*tuned, *blind, *fresh]
     assert len({case.net for case in every}) >= 7
     assert sum(case.rounding != "none" for case in every) >= 0.8 * len(every)
+
+
+def test_faults_from_outside_cover_every_kind_and_their_own_nets() -> None:
+    outside, clean = SPLITS["outside"], SPLITS["outside-clean"]
+    assert len(outside) >= 48
+    assert len(clean) >= 24
+    assert all(case.clean for case in clean)
+    assert {case.group for case in outside} == set("abcde")
+    assert set().union(*(case.kinds for case in outside)) == set(KINDS)
+    assert sum(case.net in MAKERS for case in outside) >= 0.5 * len(outside)
+    assert sum(case.rounding != "none" for case in outside) >= 0.8 * len(outside)
+    assert {split for split, _ in chosen("outside", [])} == {"outside", "outside-clean"}
+    assert {split for split, _ in chosen("blind", [])} == {"blind", "clean"}
+    assert {split for split, _ in chosen("all", [])} == set(SPLITS)
+
+
+@pytest.mark.parametrize("net", sorted(MAKERS))
+def test_nets_from_outside_are_the_same_by_their_parts(net: str) -> None:
+    losses = []
+    for parts in (False, True):
+        options = Options(parts=parts, dtype=torch.float64)
+        model = build(net, options)
+        torch.manual_seed(1)
+        losses.append(float(loss_of(net, model, batch(net, 0, options)).detach()))
+    assert losses[0] == pytest.approx(losses[1], rel=1e-6)
+
+
+def test_products_of_16_bits_are_right_and_rounded_otherwise() -> None:
+    torch.manual_seed(2)
+    a, b, c = (torch.randn(n, dtype=torch.bfloat16) for n in ((8, 33), (33, 8), (8,)))
+    aten = torch.ops.aten
+    for func, args in ((aten.mm.default, (a, b)), (aten.addmm.default, (c, a, b))):
+        result, wide = in_pieces(func, args, {}), func(*(x.double() for x in args))
+        assert result.dtype == torch.bfloat16
+        assert (result.double() - wide).norm() < 0.01 * wide.norm()
+        assert not torch.equal(result, wide.bfloat16())
+    assert in_pieces(aten.mm.default, (a.float(), b.float()), {}) is None
 
 
 def test_truth_of_each_fault_is_an_entry_and_the_target_differs_there(
@@ -191,7 +232,7 @@ def test_every_truth_is_found_without_comparing() -> None:
     done = run("--split", "all", "--record-only")
     assert done.returncode == 0, done.stderr[-2000:]
     named = dict(line.split(": ", 1) for line in done.stdout.splitlines() if ": " in line)
-    for half in ("tuned", "blind", "fresh"):
+    for half in ("tuned", "more", "blind", "fresh", "outside"):
         for case in SPLITS[half]:
             assert named[case.name], case.name
 
