@@ -57,6 +57,7 @@ void Search(const CompareOptions& options, RankOutcome& out, CulpritSearch::Past
   input.golden_json = out.job.golden_json;
   input.front = past.front;
   input.found_before = past.found;
+  input.usual = past.usual;
   if (across != nullptr) input.collectives = across->Of(out);
   culprit::Options search;
   search.model = options.score_model;
@@ -71,6 +72,7 @@ void Search(const CompareOptions& options, RankOutcome& out, CulpritSearch::Past
   }
   if (search.needs_evidence && !report->evidence) return;
   past.front = std::max(past.front, report->front);
+  past.usual = report->usual;
   past.found = past.found || report->verdict == culprit::Verdict::kFound;
   if (!report->findings.empty()) Replace(out, report->findings.front());
   out.culprit = std::make_shared<const culprit::Report>(std::move(report).value());

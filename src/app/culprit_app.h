@@ -28,6 +28,7 @@ class CulpritSearch {
            const CancelToken* cancel);
   struct Past {  // of one rank, from the steps before
     double front = 0;
+    double usual = -1;
     bool found = false;
   };
 

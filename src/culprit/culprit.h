@@ -21,6 +21,7 @@ struct Input {
   // something was found (what enters this step is a consequence then).
   double front = 0;
   bool found_before = false;
+  double usual = -1;  // Report::usual of the step before; negative: not known
   // Rule 9: what the inputs of all ranks say of this rank's collectives. Asked at most once, when
   // the target has any; empty: the rank is judged by itself.
   std::function<CollectivesOfRank()> collectives = {};

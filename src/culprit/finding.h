@@ -71,6 +71,7 @@ struct Report {
   LossImpact loss;
   bool evidence = false;  // tensors, sketches, hashes or origins on both sides
   double front = 0;       // largest deviation that counts as noise at the end; for later steps
+  double usual = -1;      // what three quarters of the parameters deviate less than; the same
 };
 
 // The object of compare_summary_*.json.

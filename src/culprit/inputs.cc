@@ -15,6 +15,7 @@ constexpr double kScalarFactor = 8;     // of the front: floats that may stem fr
 constexpr double kTrained = 5e-3;       // of parameters after updates
 constexpr double kTrainedAlone = 5e-4;  // of one that deviates as no other does
 constexpr double kAsNoOther = 30;       // times nearly all others
+constexpr double kAsBefore = 100;       // times what parameters deviated by in the step before
 constexpr double kPassedOn = 1.5;       // a producer's deviation explains so much of a consumer's
 constexpr double kCopyResidual = 1e-5;  // of a scaled copy
 constexpr size_t kCopyCandidates = 4000;
@@ -124,57 +125,87 @@ namespace {
 // The results of calls whose tensors have the same types on both sides: of another type, or not.
 enum class Types : uint8_t { kOtherInputs, kSameResult, kOtherResult };
 
-Types TypesOf(const Run& target, uint32_t t, const Run& golden, uint32_t g, const Leaf** result) {
+struct TypePair {
+  Types types = Types::kOtherInputs;
+  const Leaf* result = nullptr;  // of another type
+  const Leaf* input = nullptr;   // of another type, the first
+};
+
+TypePair TypesOf(const Run& target, uint32_t t, const Run& golden, uint32_t g) {
   const Entry& e = target.entries[t];
   bool any = false;
-  Types out = Types::kSameResult;
+  TypePair out;
   for (uint32_t i = e.first; i < e.first + e.count; ++i) {
     const Leaf& a = target.leaves[i];
     if (a.kind != LeafKind::kTensor || !a.floating || a.role == Role::kMutated) continue;
     const Leaf* b = golden.FindLeaf(g, a.role, a.name);
-    if (b == nullptr || b->kind != LeafKind::kTensor) return Types::kOtherInputs;
-    if (a.role == Role::kOutput) {
-      any = true;
-      if (a.dtype == b->dtype || out == Types::kOtherResult) continue;
-      out = Types::kOtherResult;
-      *result = &a;
-    } else if (a.dtype != b->dtype) {
-      return Types::kOtherInputs;
-    }
+    if (b == nullptr || b->kind != LeafKind::kTensor) return {};
+    const Leaf*& other = a.role == Role::kOutput ? out.result : out.input;
+    any = any || a.role == Role::kOutput;
+    if (a.dtype != b->dtype && other == nullptr) other = &a;
   }
-  return any ? out : Types::kOtherInputs;
+  if (!any || out.input != nullptr) return out;
+  out.types = out.result != nullptr ? Types::kOtherResult : Types::kSameResult;
+  return out;
+}
+
+// Rule 3: the call of a cast that made this input and that the other run does not make; kNowhere:
+// something else made it.
+uint32_t CastWithoutPartner(const Run& run, const std::vector<Producer>& makers,
+                            const std::vector<uint32_t>& partner) {
+  if (makers.empty()) return kNowhere;
+  const uint32_t maker = makers.front().entry;
+  const bool alone = run.entries[maker].kind == Kind::kApiForward && partner[maker] == kNowhere;
+  return alone && IsCast(run.entries[maker]) ? maker : kNowhere;
 }
 
 }  // namespace
 
-// Rule 3: a result of another type though the inputs' types agree, where most calls of this API
-// have results of the same type: one layer outside autocast, or inside. A run of which every such
-// call differs is a run in another precision.
+// Rule 3: a result of another type though the inputs' types agree, or because of a cast that one
+// run makes alone, where most calls of this API have results of the same type: one layer outside
+// autocast, or inside. A run of which every such call differs is a run in another precision.
 void Judge::Precision(Pair p, std::vector<Finding>& found) {
   const Entry& e = case_.target.entries[p.t];
-  const Leaf* t = nullptr;
-  if (TypesOf(case_.target, p.t, case_.golden, p.g, &t) != Types::kOtherResult) return;
+  const TypePair types = TypesOf(case_.target, p.t, case_.golden, p.g);
+  if (types.result == nullptr) return;
+  std::string why = "from inputs of the same types";
+  if (types.input != nullptr) {
+    const Leaf* g = case_.golden.FindLeaf(p.g, types.input->role, types.input->name);
+    const uint32_t extra = CastWithoutPartner(
+        case_.target, case_.target_sources.Of(p.t, *types.input), case_.alignment.of_target);
+    const uint32_t missing = CastWithoutPartner(case_.golden, case_.golden_sources.Of(p.g, *g),
+                                                case_.alignment.of_golden);
+    if ((extra == kNowhere) == (missing == kNowhere)) return;
+    why = extra != kNowhere ? fmt::format("because of {}, which the golden run does not call",
+                                          VisibleText(case_.target.entries[extra].name))
+                            : fmt::format("because of {}, which only the golden run calls",
+                                          VisibleText(case_.golden.entries[missing].name));
+  }
+  if (TypeBalanceOf(e.api) <= 0) return;
+  const Leaf* t = types.result;
+  const Leaf* g = case_.golden.FindLeaf(p.g, t->role, t->name);
+  Finding f = Make(FindingKind::kArgument, p, t->name, 3);
+  f.sentence = fmt::format(
+      "{}{} returned {} of type {}, the golden run of type {}, {}; most other calls of {} agree: "
+      "was autocast on in one run only?",
+      VisibleText(e.name), Where(f), t->name, VisibleText(t->dtype), VisibleText(g->dtype), why,
+      VisibleText(e.api));
+  f.reason_key = "type of the result";
+  found.push_back(std::move(f));
+}
+
+int64_t Judge::TypeBalanceOf(std::string_view api) {
   if (same_result_.empty()) {
     for (uint32_t i = 0; i < case_.target.entries.size(); ++i) {
       const Entry& other = case_.target.entries[i];
       const uint32_t partner = case_.alignment.of_target[i];
       if (partner == kNowhere || other.kind != Kind::kApiForward) continue;
-      const Leaf* unused = nullptr;
-      const Types types = TypesOf(case_.target, i, case_.golden, partner, &unused);
+      const Types types = TypesOf(case_.target, i, case_.golden, partner).types;
       int64_t& balance = same_result_[other.api];
       balance += types == Types::kSameResult ? 1 : types == Types::kOtherResult ? -1 : 0;
     }
   }
-  if (same_result_[e.api] <= 0) return;
-  const Leaf* g = case_.golden.FindLeaf(p.g, t->role, t->name);
-  Finding f = Make(FindingKind::kArgument, p, t->name, 3);
-  f.sentence = fmt::format(
-      "{}{} returned {} of type {}, the golden run of type {}, from inputs of the same types; most "
-      "other calls of {} agree: was autocast on in one run only?",
-      VisibleText(e.name), Where(f), t->name, VisibleText(t->dtype), VisibleText(g->dtype),
-      VisibleText(e.api));
-  f.reason_key = "type of the result";
-  found.push_back(std::move(f));
+  return same_result_[api];
 }
 
 // `requires_grad` of inputs whose producers agree: a gradient that was lost, or one too many.
@@ -307,6 +338,7 @@ bool Judge::IsTrainedNoise(Pair p, const Leaf& t, double deviation) {
     return false;
   }
   if (t.shape.size() <= 1) return true;
+  if (MovedApart()) return false;
   if (deviation <= kTrainedAlone) return true;
   return deviation <= kTrained && deviation <= kAsNoOther * UsualDeviation();
 }
@@ -331,7 +363,9 @@ double Judge::UsualDeviation() {
       const Leaf* g = case_.golden.FindLeaf(partner, t.role, t.name);
       if (g == nullptr || g->shape != t.shape) continue;
       const Distance& d = case_.distances.Between(t, *g);
-      if (d.known() && seen.insert(t.key).second) all.push_back(d.relative);
+      if (!d.known() || !seen.insert(t.key).second) continue;
+      all.push_back(d.relative);
+      usual_is_bound_ = usual_is_bound_ || d.source == Source::kStatistics;
     }
   }
   usual_deviation_ = std::numeric_limits<double>::infinity();
@@ -341,6 +375,18 @@ double Judge::UsualDeviation() {
     usual_deviation_ = *at;
   }
   return usual_deviation_;
+}
+
+// Most parameters have moved apart since the step before, by more than its rounding explains: not
+// the noise of single ones but what the optimizer did. A relative error e of the gradients turns
+// the signs of about e of their elements, and with them steps of Adam, so that parameters move
+// apart by 2 (rate / |w|) sqrt(e); the rate is taken to be at most a twentieth of |w|. Statistics
+// tell about a tenth of it.
+bool Judge::MovedApart() {
+  if (case_.target.step == 0 || input_.usual < 0 || !std::isfinite(UsualDeviation())) return false;
+  const double error = std::max(case_.sixteen ? kNoise16 : kNoise, input_.front);
+  const double limit = (usual_is_bound_ ? 0.01 : 0.1) * std::sqrt(error);
+  return UsualDeviation() > std::max(limit, kAsBefore * input_.usual);
 }
 
 Explained Judge::ExplainShape(Pair p, const Leaf& t, const Leaf& g) {
@@ -499,7 +545,10 @@ void Judge::Entering(Pair p, const Leaf& t, const Explained& e, std::vector<Find
       kind = FindingKind::kState;
       what = gradient    ? "which no recorded call made"
              : t.derived ? "which code that is not recorded made"
-                         : "which no recorded call made: parameters, state or data differ";
+             : t.requires_grad == 1 && MovedApart()
+                 ? "which no recorded call made, and so do most parameters: the update before this "
+                   "step was another one (state of the optimizer, rate, decay, clipping, scale)"
+                 : "which no recorded call made: parameters, state or data differ";
       break;
     case Entered::kGlue:
       kind = FindingKind::kGlue;
@@ -521,7 +570,9 @@ void Judge::Entering(Pair p, const Leaf& t, const Explained& e, std::vector<Find
   // A parameter at its first use stays a finding of its own.
   const bool parameter =
       kind == FindingKind::kState && t.requires_grad == 1 && t.has_key && !t.derived && !gradient;
-  if (parameter && seen_parameters_.insert(t.key).second) {
+  if (parameter && MovedApart()) {
+    f.reason_key = "parameters";
+  } else if (parameter && seen_parameters_.insert(t.key).second) {
     f.reason_key = "parameter:" + std::to_string(t.key);
   } else {
     f.reason_key = t.name;

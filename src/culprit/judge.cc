@@ -11,7 +11,6 @@
 namespace msprobe::culprit {
 namespace {
 
-constexpr double kNoise = 2e-5, kNoise16 = 0.06;  // nu at least
 constexpr double kFrontFactor = 8;                // nu beyond
 constexpr double kLargestFront = 0.01, kLargestFront16 = 0.3;
 constexpr size_t kNext = 6;  // calls after a gap that are looked at
@@ -46,15 +45,18 @@ Finding Judge::Make(FindingKind kind, Pair p, const std::string& leaf, int rule)
   return f;
 }
 
+bool IsCast(const Entry& e) {
+  constexpr std::array<std::string_view, 7> kCasts = {"to",     "type", "type_as", "float",
+                                                      "double", "half", "bfloat16"};
+  return std::ranges::find(kCasts, e.last) != kCasts.end();
+}
+
 // Rule 11. A cast to the type that the tensor has already returns the tensor itself and has no
 // gradient of its own: the record is its producer's. Where one side only does so, their gradients
 // do not correspond.
 bool Judge::HandedOnOneSide(Pair p) const {
-  constexpr std::array<std::string_view, 7> kCasts = {"to",     "type", "type_as", "float",
-                                                      "double", "half", "bfloat16"};
   const Entry& e = case_.target.entries[p.t];
-  if (e.kind != Kind::kApiBackward || std::ranges::find(kCasts, e.last) == kCasts.end())
-    return false;
+  if (e.kind != Kind::kApiBackward || !IsCast(e)) return false;
   const auto hands_on = [](const Run& run, std::string_view base) {
     const uint32_t forward = run.Find(std::string(base) + ".forward");
     if (forward == kNowhere) return false;
@@ -102,6 +104,7 @@ void Judge::Walk(const Scores& scores) {
   if (!stopped_ && report_.findings.empty() && found.empty()) found = std::move(deferred_);
   Take(found, size);
   report_.front = front_;
+  report_.usual = UsualDeviation();
   if (report_.verdict != Verdict::kNotJudged) {
     report_.verdict = report_.findings.empty() ? Verdict::kNone : Verdict::kFound;
   }

@@ -64,6 +64,11 @@ struct Explained {
   Producer target, golden;    // what it came from, where known
 };
 
+inline constexpr double kNoise = 2e-5, kNoise16 = 0.06;  // nu at least; with 16 bits
+
+// Does the call change the type of its tensor, and nothing else?
+bool IsCast(const Entry& e);
+
 class Judge {
  public:
   Judge(Case& c, const Options& options, const Input& input, Report& report)
@@ -81,6 +86,7 @@ class Judge {
   void Arguments(Pair p, std::vector<Finding>& found);
   bool IsTrainedNoise(Pair p, const Leaf& t, double deviation);
   double UsualDeviation();
+  bool MovedApart();
   bool ScalarsAgree(const Leaf& t, const Leaf& g) const;
   Explained Explain(Pair p, const Leaf& t, const Leaf& g);
   Explained ExplainShape(Pair p, const Leaf& t, const Leaf& g);
@@ -92,6 +98,7 @@ class Judge {
   bool IsScaledCopy(Pair p, const Leaf& t, const Leaf& g) const;
   void Gradients(Pair p, std::vector<Finding>& found);
   void Precision(Pair p, std::vector<Finding>& found);
+  int64_t TypeBalanceOf(std::string_view api);
   double ScaleOf(Pair p, const Leaf& golden, double norm) const;
   Finding ArgumentFinding(Pair p, const Leaf& t, const Explained& e);
   void Entering(Pair p, const Leaf& t, const Explained& e, std::vector<Finding>& found);
@@ -139,6 +146,7 @@ class Judge {
   // By API: calls whose results have the same type on both sides, less those that have not.
   std::unordered_map<std::string_view, int64_t> same_result_;
   double usual_deviation_ = -1;                    // negative: not asked for yet
+  bool usual_is_bound_ = false;                    // of statistics
   std::unordered_set<uint64_t> seen_parameters_;   // keys of parameters that were used before
   std::unordered_map<std::string, size_t> lines_;  // reason -> finding
 };
