@@ -261,7 +261,7 @@ class RunSink final : public ItemSink {
     if (!done.ok()) out.error = done.error();
     if (!c_.alone) search_.Run(c_.options, out, c_.log, c_.cancel);
     // The error of a lone pair is that of the whole run and is said by the caller.
-    if (out.error && c_.run.ranks.size() > 1) {
+    if (out.error && !c_.alone) {
       log.Error("not compared: " + out.error->ToString());
     }
     End();
@@ -362,13 +362,14 @@ Status Rescue(const RunSink::Context& c, const CompareItem& base,
     RankLog log(c.log, RankLabel(item.job));
     log.Warning(c.run.ranks[pair].error->message + "; its tensors are tried in parts");
     MSPROBE_ASSIGN(item.lost, FindLost(*c.options.engine, item, c.cancel));
-    if (item.lost.empty()) {
-      log.Error("not compared: " + c.run.ranks[pair].error->ToString());
-      continue;
+    bool lost = item.lost.empty();
+    if (!lost) {
+      RunSink sink(c, {pair});
+      const std::vector<WorkItem> items = {{Packed(item), {}}};
+      MSPROBE_TRY(c.options.engine->Run(items, sink, c.cancel));
+      lost = !sink.failed().empty();
     }
-    RunSink sink(c, {pair});
-    const std::vector<WorkItem> items = {{Packed(item), {}}};
-    MSPROBE_TRY(c.options.engine->Run(items, sink, c.cancel));
+    if (lost && !base.alone) log.Error("not compared: " + c.run.ranks[pair].error->ToString());
   }
   return {};
 }

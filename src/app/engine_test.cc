@@ -188,8 +188,8 @@ class EngineRun : public testing::Test {
     for (const char* side : {"t", "g"}) WriteSide(JoinPath(folder_, side), side[0] == 't');
   }
   static std::string File(int i) { return "Functional.relu." + std::to_string(i) + ".npy"; }
-  static void WriteSide(const std::string& folder, bool target) {
-    const std::string rank = JoinPath(folder, "rank0");
+  static void WriteSide(const std::string& folder, bool target, const char* name = "rank0") {
+    const std::string rank = JoinPath(folder, name);
     ASSERT_TRUE(CreateDirectories(JoinPath(rank, "dump_tensor_data")).ok());
     std::string data;
     for (int i = 0; i < kTensors; ++i) {
@@ -266,6 +266,29 @@ TEST_F(EngineRun, ATensorThatTakesItsWorkerDownBecomesARowWithTheReason) {
             std::vector<std::string>{"Functional.relu.5.forward"});
   EXPECT_NE(Csv(*run).find(File(5) + ": the worker that compared this tensor died each time"),
             std::string::npos);
+}
+
+TEST_F(EngineRun, APairThatDiesWithoutItsTensorsTooIsNamedAndTheOtherIsCompared) {
+  for (const char* side : {"t", "g"}) {
+    WriteSide(JoinPath(folder_, side), side[0] == 't', "rank1");
+  }
+  CompareOptions options = Options("there");
+  HereEngine engine(options, JoinPath(folder_, "scratch"));
+  engine.poison = JoinPath(folder_, "t/rank1/dump.json");  // read whatever is left out
+  options.engine = &engine;
+  MessageList log;
+  const auto run = Compare(options, log, NullProgress(), nullptr);
+  ASSERT_TRUE(run.ok()) << run.error().ToString();
+  EXPECT_FALSE(run->ranks[0].error);
+  ASSERT_TRUE(run->ranks[1].error);
+  EXPECT_EQ(run->ranks[1].error->message, "its worker was lost");
+  std::vector<std::string> told;
+  for (const Message& m : log.Take()) {
+    if (m.level == LogLevel::kError) told.push_back(m.text);
+  }
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_NE(told[0].find("rank1"), std::string::npos) << told[0];
+  EXPECT_NE(told[0].find("not compared: "), std::string::npos) << told[0];
 }
 
 TEST_F(EngineRun, APairThatIsWrongSaysSoItself) {
