@@ -8,6 +8,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <unordered_set>
 
 #include "app/inspect_app.h"
 #include "app/layout_leaf.h"
@@ -34,9 +35,9 @@ struct Side {
   const config::Mesh* mesh = nullptr;
   std::vector<std::string> folders;
   std::vector<json::Document> documents;
-  std::vector<const Value*> data;  // the member `data` of each
-  std::string out;                 // folder of the joined dump
-  uint64_t files = 0;
+  std::vector<const Value*> data;         // the member `data` of each
+  std::string out;                        // folder of the joined dump
+  std::unordered_set<std::string> files;  // names that are taken
 };
 
 using Ranks = std::vector<const Value*>;  // the same place of all ranks; null where one lacks it
@@ -222,17 +223,24 @@ Result<std::string> Joiner::JoinFiles(Side& side, const Ranks& ranks,
     }
     return ResolveInside(JoinPath(side.folders[rank], "dump_tensor_data"), name->as_string());
   };
-  std::string name = fmt::format("{}.pt", side.files++);
-  const std::string path = JoinPath(folder, name);
   const bool same = std::all_of(held.begin(), held.end(),
                                 [](const Held& h) { return h.how == Held::How::kSame; });
   MSPROBE_ASSIGN(const std::string first, source(0));
+  // Rows are called after the files of their tensors.
+  std::filesystem::path name = BaseName(first);
+  if (!same) name.replace_extension(".pt");
+  if (!side.files.insert(name.string()).second) {
+    name =
+        fmt::format("{}.{}{}", name.stem().string(), side.files.size(), name.extension().string());
+    side.files.insert(name.string());
+  }
+  const std::string path = JoinPath(folder, name.string());
   if (same) {
     std::error_code failed;
     std::filesystem::create_hard_link(first, path, failed);
     if (failed) std::filesystem::copy_file(first, path, failed);
     if (failed) return Error(ErrorCode::kIo, failed.message()).At(path);
-    return name;
+    return name.string();
   }
   std::vector<Elements> parts;
   for (size_t r = 0; r < ranks.size(); ++r) {
@@ -244,7 +252,7 @@ Result<std::string> Joiner::JoinFiles(Side& side, const Ranks& ranks,
                                               return JoinElements(std::move(group), h);
                                             }));
   MSPROBE_TRY(formats::WritePt(path, whole.dtype, whole.shape, false, whole.bytes));
-  return name;
+  return name.string();
 }
 
 // One side has a tensor and the other none, so that the row is told as not compared: two nulls
