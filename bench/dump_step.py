@@ -1,13 +1,15 @@
 """Measure one configuration of collection in this process and print one line `RESULT {json}`.
 
-    python dump_step.py LEVEL:SUMMARY [--layers 8 --width 512 --length 512 --repeat 1 --dtype float32]
+    python dump_step.py LEVEL:SUMMARY [--layers 8 --width 512 --length 512 --rounds 9 --dtype float32]
 
 LEVEL:SUMMARY is e.g. L1:statistics, mix:md5, L1:tensor, or `off`. Runs with whichever msprobe this Python has.
-One thread; forward and backward of a Llama-shaped net, batch 1. Seconds are processor time of the process, so that
-other work on the machine disturbs them little. `plain`: no tool; `idle`: constructed, not started; `collect`: start,
-step, stop, step(); `plain_wall`, `collect_wall`: wall clock. When tensors are saved, `writer_wall` is what one
-sequential writer of as many bytes takes. `relu_ns`, `shape_ns`: one small call and one property read, before the tool
-and after stop.
+One thread; forward and backward of a Llama-shaped net, batch 1. Seconds are processor time, so that other work on the
+machine disturbs them little. A machine may be a tenth faster in one second than in the next: so a round is one step of
+each kind, one after the other, and ratios are those of a round. `plain`: no tool, in a process of its own that has
+none; `idle`: constructed, not started; `collect`: start, step, stop, step(). Medians over the rounds: `plain`, seconds;
+`idle_ratio`, `collect_ratio`; `plain_wall`, `collect_wall`, wall clock. When tensors are saved, `writer_wall` is what
+one sequential writer of as many bytes takes. `relu_ns`, `shape_ns`: one small call and one property read, before the
+tool and after stop. The first recorded step, which also loads what recording needs, is not counted.
 """
 
 from __future__ import annotations
@@ -16,10 +18,13 @@ import argparse
 import json
 import os
 import shutil
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import torch
@@ -77,7 +82,8 @@ def config_file(folder: Path, level: str, summary: str, more: dict[str, Any]) ->
     return path
 
 
-def measure(options: argparse.Namespace) -> dict[str, Any]:
+def training_step(options: argparse.Namespace) -> tuple[torch.nn.Module, Callable[[], None]]:
+    """The model and a function that makes one step of it."""
     torch.manual_seed(1)
     torch.set_num_threads(1)
     model = Llama(1000, options.width, options.width * 43 // 16, options.layers, 8)
@@ -89,17 +95,49 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         model.zero_grad()
 
     step()
+    return model, step
+
+
+class Partner:
+    """A process without the tool that makes a step when it is asked for one."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        size = [f"--{k}={getattr(options, k)}" for k in ("layers", "width", "length", "dtype")]
+        self.process = subprocess.Popen(
+            [sys.executable, __file__, "off", "--serve", *size],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+
+    def step(self) -> tuple[float, float]:
+        """Processor and wall seconds of one step."""
+        assert self.process.stdin and self.process.stdout
+        print(file=self.process.stdin, flush=True)
+        cpu, wall = self.process.stdout.readline().split()
+        return float(cpu), float(wall)
+
+    def close(self) -> None:
+        self.process.communicate("")
+
+
+def serve(step: Callable[[], None]) -> None:
+    """The other end of a Partner."""
+    for _ in sys.stdin:
+        print(*seconds(step, 1), flush=True)
+
+
+def measure(options: argparse.Namespace) -> dict[str, Any]:
+    partner = None if options.config == "off" else Partner(options)
+    model, step = training_step(options)
     result: dict[str, Any] = {}
-    result["plain"], result["plain_wall"] = seconds(step, options.repeat)
     result["relu_ns"], result["shape_ns"] = small_calls()
-    if options.config == "off":
+    if partner is None:
+        result["plain"], result["plain_wall"] = seconds(step, options.rounds)
         return result
     from msprobe.pytorch import PrecisionDebugger
 
     level, summary = options.config.split(":")
     folder = Path(tempfile.mkdtemp(dir=os.environ.get("BENCH_TMP")))
     debugger = PrecisionDebugger(config_path=str(config_file(folder, level, summary, json.loads(options.settings))))
-    result["idle"], _ = seconds(step, options.repeat)
 
     def collect() -> None:
         debugger.start(model=model)
@@ -109,15 +147,25 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
 
     if summary == "tensor":
         write_sequentially(folder, WARM_UP)  # the first use of memory costs more than all that follow
-    result["collect"], result["collect_wall"] = seconds(collect, options.repeat)
+    times: list[dict[str, tuple[float, float]]] = []
+    for _ in range(options.rounds + 1):
+        shutil.rmtree(folder / "dump", ignore_errors=True)
+        times.append({"plain": partner.step(), "idle": seconds(step, 1), "collect": seconds(collect, 1)})
+    partner.close()
+    del times[0]
+    result["plain"] = median(t["plain"][0] for t in times)
+    for kind in ("idle", "collect"):
+        result[f"{kind}_ratio"] = median(t[kind][0] / t["plain"][0] for t in times)
+    for kind in ("plain", "collect"):
+        result[f"{kind}_wall"] = median(t[kind][1] for t in times)
     result["relu_after_ns"], result["shape_after_ns"] = small_calls()
-    dump = next((folder / "dump" / "step0").glob("*/dump.json"))
+    dump = next((folder / "dump").glob("step*/*/dump.json"))
     tensors = list((dump.parent / "dump_tensor_data").glob("*"))
     result["entries"] = len(json.loads(dump.read_text())["data"])
     result["json_bytes"], result["tensor_bytes"] = dump.stat().st_size, sum(p.stat().st_size for p in tensors)
     shutil.rmtree(folder / "dump")
     if tensors:
-        _, result["writer_wall"] = seconds(lambda: write_sequentially(folder, result["tensor_bytes"]), options.repeat)
+        _, result["writer_wall"] = seconds(lambda: write_sequentially(folder, result["tensor_bytes"]), 3)
     shutil.rmtree(folder)
     return result
 
@@ -128,10 +176,15 @@ def main() -> None:
     parser.add_argument("--layers", type=int, default=8)
     parser.add_argument("--width", type=int, default=512)
     parser.add_argument("--length", type=int, default=512)
-    parser.add_argument("--repeat", type=int, default=1)
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--serve", action="store_true", help="make a step for every line of standard input")
     parser.add_argument("--dtype", default="float32", help="of parameters and activations")
     parser.add_argument("--settings", default="{}", help="JSON of further keys of config.json, e.g. evidence")
-    print("RESULT", json.dumps(measure(parser.parse_args())))
+    options = parser.parse_args()
+    if options.serve:
+        serve(training_step(options)[1])
+    else:
+        print("RESULT", json.dumps(measure(options)))
 
 
 if __name__ == "__main__":
