@@ -8,6 +8,7 @@ in `outside_clean`.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import changes
@@ -20,8 +21,8 @@ from outside_more import OUTSIDE_MORE
 from torch.nn import functional as F
 
 FIRST: list[Case] = []
-SDPA, AUTOCAST, HALF = Options(attention="sdpa"), Options(autocast=True), Options(dtype=torch.bfloat16)
-SGD, DROP = Options(optimizer="sgd", rate=0.05), Options(dropout=0.1)
+AUTOCAST, HALF = Options(autocast=True), Options(dtype=torch.bfloat16)
+SGD = Options(optimizer="sgd", rate=0.05)
 
 
 # (a) An API is wrong.
@@ -202,6 +203,24 @@ def low_precision_products_summed_short(run: Run) -> None:
     run.kernel("linear", 8, "mm", changes.without_last_term())
 
 
+@case(FIRST, "conv", "a", "introduced output", rounding="low", options=AUTOCAST)
+def low_precision_batch_norm(run: Run) -> None:
+    """A batch norm under autocast is 12 % too small; all kernels round otherwise."""
+    run.kernel("batch_norm", 3, "native_batch_norm", changes.relative(-0.12))
+
+
+@case(FIRST, "towers", "a", "introduced output", rounding="low", steps=2, options=replace(SGD, dtype=torch.bfloat16))
+def low_precision_second_step(run: Run) -> None:
+    """Products of a bfloat16 model miss their last quarter in the second step; all kernels round otherwise."""
+    run.kernel("einsum", 1, "bmm", changes.lost(0.25), step=1)
+
+
+@case(FIRST, "scan", "a", "introduced output", rounding="low", options=HALF)
+def low_precision_softplus_gradient(run: Run) -> None:
+    """The gradient of a softplus in bfloat16 is 15 % too large; all kernels round otherwise."""
+    run.gradient("softplus", 0, "SoftplusBackward0", "softplus_backward", changes.relative(0.15))
+
+
 @case(FIRST, "gpt2", "a", "introduced output", rounding="double")
 def every_third_norm(run: Run) -> None:
     """Every third layer norm has one wrong element."""
@@ -327,6 +346,15 @@ def evaluation_left_on(run: Run) -> None:
     norm = run.model.get_submodule("make.norm")
     run.begin(1, lambda: norm.eval())
     run.inside("make.norm")
+
+
+@case(FIRST, "adversary", "b", "argument", rounding="low", options=AUTOCAST)
+def low_precision_dilated(run: Run) -> None:
+    """A convolution under autocast is dilated; all kernels round otherwise."""
+    layer: Any = run.model.get_submodule("judge.conv2")
+    layer.dilation, layer.padding = (2, 2), (2, 2)
+    run.applied += 1
+    run.inside("judge.conv2")
 
 
 @case(FIRST, "parallel", "b", "argument", rounding="split")

@@ -208,6 +208,21 @@ def one_place_of_a_buffer_off(run: Run) -> None:
     run.applied += 1
 
 
+@case(OUTSIDE_MORE, "scan", "c", "glue", rounding="low", options=Options(autocast=True))
+def low_precision_buffer_overwritten(run: Run) -> None:
+    """The last place of a buffer is doubled before it is read, under autocast; all kernels round otherwise."""
+    layer: Any = run.model.get_submodule("layers.0")
+    original = layer.scan
+
+    def scan(value: torch.Tensor, decay: torch.Tensor) -> Any:
+        y: torch.Tensor = original(value, decay)
+        quietly(lambda: y.data[:, -1].mul_(2))
+        return run.consumer_of(y)
+
+    layer.scan = scan
+    run.applied += 1
+
+
 @case(OUTSIDE_MORE, "adversary", "c", "structure argument wired accumulate", rounding="mkldnn")
 def not_detached(run: Run) -> None:
     """The judge's own step sends gradients into the maker."""
@@ -459,6 +474,13 @@ def kernel_turned(run: Run) -> None:
     """The weight of a transposed convolution is stored mirrored."""
     run.set("make.grow.weight", lambda w: w.copy_(w.flip(2, 3).clone()))
     run.inside("make.grow")
+
+
+@case(OUTSIDE_MORE, "gpt2", "d", "state", rounding="low", options=Options(autocast=True))
+def low_precision_columns_scaled(run: Run) -> None:
+    """A quarter of a weight's columns are twice as large, under autocast; all kernels round otherwise."""
+    run.set("transformer.h.0.mlp.c_fc.weight", lambda w: w[:, :16].mul_(2))
+    run.inside("transformer.h.0.mlp.c_fc")
 
 
 @case(OUTSIDE_MORE, "lstm", "d", "state", rounding="ulp")
