@@ -175,6 +175,26 @@ Result<Elements> AddUp(std::vector<Elements> parts) {
   return out;
 }
 
+}  // namespace
+
+double ElementDistance(const Elements& a, const Elements& b) {
+  if (a.shape != b.shape || IsComplex(a.dtype) != IsComplex(b.dtype)) return HUGE_VAL;
+  const size_t n = b.bytes.size() / ItemSize(b.dtype);
+  double difference = 0, norm = 0;
+  for (size_t i = 0; i < n; ++i) {
+    const double x = compare::ElementAt(a.bytes.data(), a.dtype, i, false);
+    const double y = compare::ElementAt(b.bytes.data(), b.dtype, i, false);
+    if (std::isfinite(x) != std::isfinite(y)) return HUGE_VAL;
+    if (!std::isfinite(x)) continue;
+    difference += (x - y) * (x - y);
+    norm += y * y;
+  }
+  if (difference == 0) return 0;
+  return norm > 0 ? std::sqrt(difference / norm) : HUGE_VAL;
+}
+
+namespace {
+
 bool Any(const std::vector<Held>& held, Held::How how) {
   return std::any_of(held.begin(), held.end(), [&](const Held& h) { return h.how == how; });
 }

@@ -43,6 +43,10 @@ struct Elements {
 Result<Elements> ReadElements(const std::string& path);
 Result<Elements> JoinElements(std::vector<Elements> parts, const config::Held& held);
 
+// Norm of the difference over that of `b`, in double; elements that are not finite on both sides
+// count as equal, on one side as far apart (infinity). Infinity for other shapes; 0 of nothing.
+double ElementDistance(const Elements& a, const Elements& b);
+
 // Writes the record of the whole with the members of a part's, in their order: shape and figures
 // are the whole's (a figure that does not follow from the parts is null), what else depends on
 // elements stays only where each rank holds all. `file`: of its elements, or "".

@@ -1,5 +1,7 @@
 #include "app/layout_ways.h"
 
+#include <algorithm>
+#include <cmath>
 #include <cstddef>
 
 namespace msprobe::app {
@@ -50,6 +52,40 @@ std::vector<Way> WaysOf(const std::vector<Recorded>& parts, const config::Mesh& 
     if (whole) way.whole = *whole;
     return !whole;
   });
+  return out;
+}
+
+namespace {
+
+bool HoldAlike(const Way& target, const config::Mesh& target_mesh, const Way& golden,
+               const config::Mesh& golden_mesh) {
+  for (size_t i = 0; i < target_mesh.size(); ++i) {
+    for (size_t k = 0; k < golden_mesh.size(); ++k) {
+      const auto& [name, size] = target_mesh[i];
+      if (name != golden_mesh[k].first || size == 1 || golden_mesh[k].second == 1) continue;
+      if (!(target.held[i] == golden.held[k])) return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+std::vector<Choice> BestPairs(const WaysOfSide& target, const WaysOfSide& golden, double room) {
+  std::vector<Choice> out;
+  double best = HUGE_VAL;
+  for (const Way& t : target.ways) {
+    for (const Way& g : golden.ways) {
+      const double distance = RecordedDistance(t.whole, g.whole);
+      const double cost = distance + t.cost + g.cost;
+      if (!(cost < HUGE_VAL) || !HoldAlike(t, target.mesh, g, golden.mesh)) continue;
+      best = std::min(best, cost);
+      out.push_back({&t, &g, distance, cost});
+    }
+  }
+  std::erase_if(out, [&](const Choice& c) { return c.cost > best + room; });
+  std::stable_sort(out.begin(), out.end(),
+                   [](const Choice& a, const Choice& b) { return a.cost < b.cost; });
   return out;
 }
 

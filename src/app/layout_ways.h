@@ -45,4 +45,19 @@ std::optional<Recorded> FoldRecorded(const std::vector<Recorded>& parts, const c
 std::vector<Way> WaysOf(const std::vector<Recorded>& parts, const config::Mesh& mesh,
                         const std::vector<config::Held>& rule);
 
+// A way of either side.
+struct Choice {
+  const Way* target = nullptr;
+  const Way* golden = nullptr;
+  double distance = 0, cost = 0;
+};
+
+// The pairs of ways whose figures are nearest, and those within `room` of these, likeliest first.
+// Along a dimension that both sides have more than one rank of they hold alike.
+struct WaysOfSide {
+  const std::vector<Way>& ways;
+  const config::Mesh& mesh;
+};
+std::vector<Choice> BestPairs(const WaysOfSide& target, const WaysOfSide& golden, double room);
+
 }  // namespace msprobe::app

@@ -21,6 +21,7 @@ struct Held {
   };
   How how = How::kGuess;
   int64_t axis = 0;  // kAxis; negative: from the last one
+  bool operator==(const Held&) const = default;
 };
 
 struct LayoutRule {
