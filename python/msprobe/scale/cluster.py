@@ -5,11 +5,13 @@ from __future__ import annotations
 import importlib
 import logging
 import os
+import socket
 from typing import Any
 
 from msprobe.errors import ErrorCode, MsprobeError
 
 RETRIES = 2  # of an item whose worker was lost; Ray does it
+_PATIENCE = 10.0  # seconds for a cluster to answer
 
 
 def import_ray() -> Any:
@@ -39,6 +41,7 @@ def connect(address: str, workers: int) -> Any:
     logging.getLogger("ray").setLevel(logging.ERROR)
     try:
         if where:
+            _knock(where)
             ray.init(address=where, **quiet)
         else:
             ray.init(address="local", num_cpus=workers or os.cpu_count(), include_dashboard=False, **quiet)
@@ -51,6 +54,21 @@ def connect(address: str, workers: int) -> Any:
             "start one with: ray start --head",
         ) from None
     return ray
+
+
+def _knock(address: str) -> None:
+    """Raise at once where nothing listens: Ray would try for many minutes.
+
+    Raises:
+        OSError: Nothing listens there, or there is no such host.
+        ValueError: No address.
+    """
+    if address in ("auto", "local"):
+        return
+    host, separator, port = address.removeprefix("ray://").rpartition(":")
+    if not separator or not host or not port.isdecimal() or int(port) >= 1 << 16:
+        raise ValueError("it has the form host:port, or is auto")
+    socket.create_connection((host.strip("[]"), int(port)), _PATIENCE).close()
 
 
 def died(ray: Any, error: BaseException) -> bool:
