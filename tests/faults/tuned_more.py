@@ -1,4 +1,4 @@
-"""More faults that rules may be tuned on: accumulation, random state, moments, scattering, overwritten tensors, 16 bits.
+"""More faults to tune on: accumulation, random state, moments, scattered and overwritten tensors, 16 bits.
 
 Written after the third part had been compared, for the kinds of which the parts before have none or one.
 """

@@ -51,7 +51,7 @@ def connect(address: str, workers: int) -> Any:
         raise MsprobeError(
             ErrorCode.NOT_FOUND,
             f"--ray-address: no Ray cluster answers at {where or 'this machine'}: {reason}; "
-            "start one with: ray start --head",
+            "start one with: ray start --head (one that wants a token: set RAY_AUTH_MODE=token)",
         ) from None
     return ray
 
@@ -68,7 +68,16 @@ def _knock(address: str) -> None:
     host, separator, port = address.removeprefix("ray://").rpartition(":")
     if not separator or not host or not port.isdecimal() or int(port) >= 1 << 16:
         raise ValueError("it has the form host:port, or is auto")
-    socket.create_connection((host.strip("[]"), int(port)), _PATIENCE).close()
+    hosts = [host.strip("[]")]
+    if hosts[0] in ("127.0.0.1", "localhost"):  # Ray takes these for the address of this machine on its network
+        hosts.append(str(import_ray().util.get_node_ip_address()))
+    for at, name in enumerate(hosts):
+        try:
+            socket.create_connection((name, int(port)), _PATIENCE).close()
+            return
+        except OSError:
+            if at + 1 == len(hosts):
+                raise
 
 
 def died(ray: Any, error: BaseException) -> bool:
