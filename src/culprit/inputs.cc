@@ -120,94 +120,6 @@ void Judge::Arguments(Pair p, std::vector<Finding>& found) {
   }
 }
 
-namespace {
-
-// The results of calls whose tensors have the same types on both sides: of another type, or not.
-enum class Types : uint8_t { kOtherInputs, kSameResult, kOtherResult };
-
-struct TypePair {
-  Types types = Types::kOtherInputs;
-  const Leaf* result = nullptr;  // of another type
-  const Leaf* input = nullptr;   // of another type, the first
-};
-
-TypePair TypesOf(const Run& target, uint32_t t, const Run& golden, uint32_t g) {
-  const Entry& e = target.entries[t];
-  bool any = false;
-  TypePair out;
-  for (uint32_t i = e.first; i < e.first + e.count; ++i) {
-    const Leaf& a = target.leaves[i];
-    if (a.kind != LeafKind::kTensor || !a.floating || a.role == Role::kMutated) continue;
-    const Leaf* b = golden.FindLeaf(g, a.role, a.name);
-    if (b == nullptr || b->kind != LeafKind::kTensor) return {};
-    const Leaf*& other = a.role == Role::kOutput ? out.result : out.input;
-    any = any || a.role == Role::kOutput;
-    if (a.dtype != b->dtype && other == nullptr) other = &a;
-  }
-  if (!any || out.input != nullptr) return out;
-  out.types = out.result != nullptr ? Types::kOtherResult : Types::kSameResult;
-  return out;
-}
-
-// Rule 3: the call of a cast that made this input and that the other run does not make; kNowhere:
-// something else made it.
-uint32_t CastWithoutPartner(const Run& run, const std::vector<Producer>& makers,
-                            const std::vector<uint32_t>& partner) {
-  if (makers.empty()) return kNowhere;
-  const uint32_t maker = makers.front().entry;
-  const bool alone = run.entries[maker].kind == Kind::kApiForward && partner[maker] == kNowhere;
-  return alone && IsCast(run.entries[maker]) ? maker : kNowhere;
-}
-
-}  // namespace
-
-// Rule 3: a result of another type though the inputs' types agree, or because of a cast that one
-// run makes alone, where most calls of this API have results of the same type: one layer outside
-// autocast, or inside. A run of which every such call differs is a run in another precision.
-void Judge::Precision(Pair p, std::vector<Finding>& found) {
-  const Entry& e = case_.target.entries[p.t];
-  const TypePair types = TypesOf(case_.target, p.t, case_.golden, p.g);
-  if (types.result == nullptr) return;
-  std::string why = "from inputs of the same types";
-  if (types.input != nullptr) {
-    const Leaf* g = case_.golden.FindLeaf(p.g, types.input->role, types.input->name);
-    const uint32_t extra = CastWithoutPartner(
-        case_.target, case_.target_sources.Of(p.t, *types.input), case_.alignment.of_target);
-    const uint32_t missing = CastWithoutPartner(case_.golden, case_.golden_sources.Of(p.g, *g),
-                                                case_.alignment.of_golden);
-    if ((extra == kNowhere) == (missing == kNowhere)) return;
-    why = extra != kNowhere ? fmt::format("because of {}, which the golden run does not call",
-                                          VisibleText(case_.target.entries[extra].name))
-                            : fmt::format("because of {}, which only the golden run calls",
-                                          VisibleText(case_.golden.entries[missing].name));
-  }
-  if (TypeBalanceOf(e.api) <= 0) return;
-  const Leaf* t = types.result;
-  const Leaf* g = case_.golden.FindLeaf(p.g, t->role, t->name);
-  Finding f = Make(FindingKind::kArgument, p, t->name, 3);
-  f.sentence = fmt::format(
-      "{}{} returned {} of type {}, the golden run of type {}, {}; most other calls of {} agree: "
-      "was autocast on in one run only?",
-      VisibleText(e.name), Where(f), t->name, VisibleText(t->dtype), VisibleText(g->dtype), why,
-      VisibleText(e.api));
-  f.reason_key = "type of the result";
-  found.push_back(std::move(f));
-}
-
-int64_t Judge::TypeBalanceOf(std::string_view api) {
-  if (same_result_.empty()) {
-    for (uint32_t i = 0; i < case_.target.entries.size(); ++i) {
-      const Entry& other = case_.target.entries[i];
-      const uint32_t partner = case_.alignment.of_target[i];
-      if (partner == kNowhere || other.kind != Kind::kApiForward) continue;
-      const Types types = TypesOf(case_.target, i, case_.golden, partner).types;
-      int64_t& balance = same_result_[other.api];
-      balance += types == Types::kSameResult ? 1 : types == Types::kOtherResult ? -1 : 0;
-    }
-  }
-  return same_result_[api];
-}
-
 // `requires_grad` of inputs whose producers agree: a gradient that was lost, or one too many.
 void Judge::Gradients(Pair p, std::vector<Finding>& found) {
   const Entry& e = case_.target.entries[p.t];
@@ -515,6 +427,43 @@ Finding Judge::ArgumentFinding(Pair p, const Leaf& t, const Explained& e) {
 }
 
 // A finding for what entered, if any (rules 1, 4, 6).
+// Rule 10: a module with recorded calls inside returns what one of them made. Where it does so in
+// the golden run, and the target's is another than the result of the corresponding call, something
+// wrote into it on its way out.
+void Judge::Returned(Pair p, std::vector<Finding>& found) {
+  const Entry& e = case_.target.entries[p.t];
+  for (uint32_t i = e.first; i < e.first + e.count; ++i) {
+    const Leaf& t = case_.target.leaves[i];
+    if (t.role != Role::kOutput || t.kind != LeafKind::kTensor || !t.floating) continue;
+    const Leaf* g = case_.golden.FindLeaf(p.g, t.role, t.name);
+    if (g == nullptr || g->kind != LeafKind::kTensor || g->shape != t.shape) continue;
+    const Distance& d = case_.distances.Between(t, *g);
+    if (!d.known() || d.classes || d.relative <= Noise()) continue;
+    Explained made;
+    for (const Producer& q : case_.golden_sources.Of(p.g, *g)) {
+      if (case_.golden.entries[q.entry].kind != Kind::kApiForward) continue;
+      const Leaf& pg = case_.golden.leaves[q.leaf];
+      made.golden = q;
+      made.target.entry = case_.alignment.of_golden[q.entry];
+      if (made.target.entry == kNowhere || !pg.has_key || pg.key != g->key) break;
+      const Leaf* pt = case_.target.FindLeaf(made.target.entry, pg.role, pg.name);
+      if (pt == nullptr || pt->shape != t.shape) break;
+      made.target.leaf = static_cast<uint32_t>(pt - case_.target.leaves.data());
+      break;
+    }
+    if (made.target.leaf == kNowhere || ExplainedByProducer(t, *g, made)) continue;
+    Finding f = Make(FindingKind::kGlue, p, t.name, 10);
+    f.numbers = {{"deviation", d.relative}, {"limit", Noise()}};
+    f.sentence = fmt::format(
+        "{}{} returned {}, which is not what {} made, as it is in the golden run: code that is not "
+        "recorded wrote into it; it deviates by {:.3g} of its size.",
+        VisibleText(e.name), Where(f), t.name,
+        VisibleText(case_.target.entries[made.target.entry].name), d.relative);
+    f.reason_key = t.name;
+    found.push_back(std::move(f));
+  }
+}
+
 void Judge::Entering(Pair p, const Leaf& t, const Explained& e, std::vector<Finding>& found) {
   const Entry& entry = case_.target.entries[p.t];
   const bool gradient = entry.kind == Kind::kApiBackward || entry.kind == Kind::kModuleBackward;
@@ -522,6 +471,9 @@ void Judge::Entering(Pair p, const Leaf& t, const Explained& e, std::vector<Find
     return producer.entry == kNowhere ? std::string("nothing recorded")
                                       : VisibleText(run.entries[producer.entry].name);
   };
+  const bool passed = e.how == Entered::kStructure || e.how == Entered::kWired ||
+                      e.how == Entered::kGlue || e.how == Entered::kArgument;
+  if (passed && IsAnotherWay(entry.parent)) return;
   FindingKind kind = FindingKind::kState;
   std::string what;
   switch (e.how) {

@@ -11,7 +11,7 @@
 namespace msprobe::culprit {
 namespace {
 
-constexpr double kFrontFactor = 8;                // nu beyond
+constexpr double kFrontFactor = 8;  // nu beyond
 constexpr double kLargestFront = 0.01, kLargestFront16 = 0.3;
 constexpr size_t kNext = 6;  // calls after a gap that are looked at
 
@@ -81,6 +81,7 @@ void Judge::Walk(const Scores& scores) {
     const bool layer =
         container && e.kind == Kind::kModuleBackward && !case_.branches.contains(e.base);
     if (g != kNowhere && layer) Grown({t, g}, found);
+    if (g != kNowhere && container && e.kind == Kind::kModuleForward) Returned({t, g}, found);
     if (g != kNowhere && !container && !HandedOnOneSide({t, g})) {
       const Pair p{t, g};
       Arguments(p, found);
@@ -243,15 +244,81 @@ bool Judge::NextDeviate(uint32_t place) {
   return false;
 }
 
+// Does the module make other calls than in the golden run, and return the same, or hand the same
+// gradients on? Then what its calls receive has nothing to say: a loop and its closed form, a fused
+// call and its parts. `module`: its forward or backward entry.
+bool Judge::IsAnotherWay(const std::string& module) {
+  if (module.empty()) return false;
+  if (!other_calls_known_) {
+    other_calls_known_ = true;
+    const auto note = [this](const Run& run, const std::vector<uint32_t>& calls) {
+      for (const uint32_t i : calls) {
+        const uint32_t parent = run.Find(run.entries[i].parent);
+        if (parent != kNowhere) other_calls_.insert(run.entries[parent].base);
+      }
+    };
+    for (const Alignment::Group& g : case_.alignment.groups) {
+      note(case_.target, g.target);
+      note(case_.golden, g.golden);
+    }
+  }
+  const uint32_t t = case_.target.Find(module);
+  const uint32_t g = t == kNowhere ? kNowhere : case_.alignment.of_target[t];
+  if (g == kNowhere || !other_calls_.contains(case_.target.entries[t].base)) return false;
+  const Entry& e = case_.target.entries[t];
+  bool any = false;
+  for (uint32_t i = e.first; i < e.first + e.count; ++i) {
+    const Leaf& a = case_.target.leaves[i];
+    if (a.role != Role::kOutput || a.kind != LeafKind::kTensor) continue;
+    const Leaf* b = case_.golden.FindLeaf(g, Role::kOutput, a.name);
+    if (b == nullptr || b->kind != LeafKind::kTensor || a.shape != b->shape) return false;
+    const Distance& d = case_.distances.Between(a, *b);
+    if (!d.known() || d.classes || d.relative > Noise()) return false;
+    any = true;
+  }
+  return any;
+}
+
 void Judge::GroupsAt(uint32_t place, std::vector<Finding>& found) {
   const auto& groups = case_.alignment.groups;
   while (next_group_ < groups.size() && groups[next_group_].place <= place &&
          (groups[next_group_].place != kNowhere || place == kNowhere)) {
     const auto group = static_cast<uint32_t>(next_group_++);
     if (told_groups_.contains(group) || !report_.findings.empty() || input_.found_before) continue;
+    const auto& calls = groups[group];
+    const bool extra = !calls.target.empty();
+    const Run& run = extra ? case_.target : case_.golden;
+    if (IsAnotherWay(run.entries[extra ? calls.target.front() : calls.golden.front()].parent)) {
+      continue;
+    }
     if (place != kNowhere && NextDeviate(place)) found.push_back(StructureFinding(group, 6));
   }
 }
+
+namespace {
+
+// relu_, __iadd__: by its name the call writes into its first argument.
+bool IsInPlace(std::string_view last) {
+  const bool operation = last.starts_with("__");
+  return operation ? last.starts_with("__i") : last.ends_with("_");
+}
+
+// Does a later call write into a result of `entry`?
+bool IsWrittenInto(const Run& run, const Provenance& sources, uint32_t entry) {
+  for (uint32_t later = entry + 1; later < run.entries.size(); ++later) {
+    const Entry& e = run.entries[later];
+    if (e.kind != Kind::kApiForward) continue;
+    for (uint32_t i = e.first; i < e.first + e.count; ++i) {
+      const Leaf& before = run.leaves[i];
+      if (before.role != Role::kInput || sources.ByStorage(before).entry != entry) continue;
+      const bool first = before.name == "input.0" && IsInPlace(e.last);
+      if (first || run.FindLeaf(later, Role::kMutated, before.name) != nullptr) return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace
 
 void Judge::MissingGradient(Pair p, std::vector<Finding>& found) {
   const std::string t = std::string(case_.target.entries[p.t].base) + ".backward";
@@ -265,6 +332,11 @@ void Judge::MissingGradient(Pair p, std::vector<Finding>& found) {
                        [](const Entry& e) { return e.kind == Kind::kApiBackward; });
   };
   if (!any(case_.target) || !any(case_.golden)) return;
+  // What is written into afterwards is another tensor for autograd, with a gradient of its own.
+  if (in_t ? IsWrittenInto(case_.golden, case_.golden_sources, p.g)
+           : IsWrittenInto(case_.target, case_.target_sources, p.t)) {
+    return;
+  }
   Finding f = Make(FindingKind::kStructure, p, "", 6);
   if (in_t) f.entry = t;
   f.golden_entry = in_g ? g : f.golden_entry;

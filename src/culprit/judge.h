@@ -101,6 +101,7 @@ class Judge {
   int64_t TypeBalanceOf(std::string_view api);
   double ScaleOf(Pair p, const Leaf& golden, double norm) const;
   Finding ArgumentFinding(Pair p, const Leaf& t, const Explained& e);
+  void Returned(Pair p, std::vector<Finding>& found);
   void Entering(Pair p, const Leaf& t, const Explained& e, std::vector<Finding>& found);
   bool HandedOnOneSide(Pair p) const;
   // outputs.cc
@@ -123,6 +124,7 @@ class Judge {
   // structure
   void GroupsAt(uint32_t place, std::vector<Finding>& found);
   bool NextDeviate(uint32_t place);
+  bool IsAnotherWay(const std::string& module);
   Finding StructureFinding(uint32_t group, int rule);
   void MissingGradient(Pair p, std::vector<Finding>& found);
   void Take(std::vector<Finding>& found, uint64_t place);
@@ -143,6 +145,8 @@ class Judge {
   // Calls whose results a call without a partner takes -> its group. Filled at the first question.
   std::unordered_map<uint32_t, uint32_t> used_by_target_, used_by_golden_;
   bool users_known_ = false;
+  std::unordered_set<std::string_view> other_calls_;  // modules with calls without a partner
+  bool other_calls_known_ = false;
   // By API: calls whose results have the same type on both sides, less those that have not.
   std::unordered_map<std::string_view, int64_t> same_result_;
   double usual_deviation_ = -1;                    // negative: not asked for yet

@@ -67,7 +67,7 @@ class Rules : public ::testing::Test {
       std::ofstream(folder / "dump.json")
           << R"({"task": "statistics", "level": "L1", "dump_data_dir": null, "data": {)" << data
           << "}}";
-      std::ofstream(folder / "construct.json") << "{}";
+      std::ofstream(folder / "construct.json") << "{" << construct_[side[0] == 't' ? 0 : 1] << "}";
       return (folder / "dump.json").string();
     };
     Input input = {write("t", target), write("g", golden)};
@@ -78,6 +78,7 @@ class Rules : public ::testing::Test {
   }
 
   std::filesystem::path root_;
+  std::string construct_[2];  // members of construct.json of target and golden run
 };
 
 const Stats kPlain = {2.0, -1.0, 0.1, 3.0};
@@ -240,6 +241,70 @@ TEST_F(Rules, WeightsThatMoveApartAllAtOnceWereUpdatedOtherwise) {
   EXPECT_TRUE(Find(target, golden, "step2", 2e-5).findings.empty());
   EXPECT_TRUE(Find(target, golden, "step2").findings.empty());
   EXPECT_TRUE(Find(Weights(3e-5, 3e-5), golden, "step2", 1e-8).findings.empty());
+}
+
+std::string Module(const std::string& input, const std::string& output) {
+  return R"("Module.block.Block.forward.0": {"input_args": [)" + input +
+         R"(], "input_kwargs": {}, "output": [)" + output + "]}";
+}
+
+// The module's own result differs by a tenth from that of its last call, which is as in the golden
+// run: something wrote into it between the two.
+TEST_F(Rules, WhatAModuleReturnsIsWhatACallInsideMade) {
+  const Stats changed = {2.2, -1.1, 0.11, 3.3};
+  const auto run = [&](const Stats& returned) {
+    return Forward(Linear(0), Leaf({1, -1, 0, 2}), Leaf(kPlain)) + "," +
+           Module(Leaf({1, -1, 0, 2}), Leaf(returned));
+  };
+  construct_[0] = construct_[1] = R"("Functional.linear.0.forward": "Module.block.Block.forward.0",
+    "Module.block.Block.forward.0": null)";
+  const Report r = Find(run(changed), run(kPlain));
+  ASSERT_EQ(r.findings.size(), 1u);
+  EXPECT_EQ(r.findings[0].entry, "Module.block.Block.forward.0");
+  EXPECT_EQ(r.findings[0].kind, FindingKind::kGlue);
+  EXPECT_EQ(r.findings[0].rule, 10);
+  EXPECT_TRUE(Find(run(kPlain), run(kPlain)).findings.empty());
+}
+
+// A module that makes exp, tanh instead of tanh and returns the same: another way. Where it returns
+// something else the call more is told.
+TEST_F(Rules, OtherCallsInAModuleThatReturnsTheSameAreAnotherWay) {
+  const Stats input = {1, -1, 0, 2}, between = {3, 0.1, 1, 5}, changed = {2.2, -1.1, 0.11, 3.3};
+  const auto golden =
+      Forward("Torch.tanh.0", Leaf(input), Leaf(kPlain)) + "," + Module(Leaf(input), Leaf(kPlain));
+  const auto target = [&](const Stats& result) {
+    return Forward("Torch.exp.0", Leaf(input), Leaf(between)) + "," +
+           Forward("Torch.tanh.0", Leaf(between, From("Torch.exp.0.forward")), Leaf(result)) + "," +
+           Module(Leaf(input), Leaf(result));
+  };
+  construct_[1] = R"("Torch.tanh.0.forward": "Module.block.Block.forward.0",
+    "Module.block.Block.forward.0": null)";
+  construct_[0] = construct_[1] + R"(, "Torch.exp.0.forward": "Module.block.Block.forward.0")";
+  EXPECT_TRUE(Find(target(kPlain), golden).findings.empty());
+  const Report r = Find(target(changed), golden);
+  ASSERT_FALSE(r.findings.empty());
+  EXPECT_EQ(r.findings[0].kind, FindingKind::kStructure);
+  EXPECT_EQ(r.findings[0].entry, "Torch.exp.0.forward");
+}
+
+// The golden run adds in place: its gradient of the linear layer is that of the addition.
+TEST_F(Rules, AGradientThatIsMissingWhereTheResultIsWrittenIntoIsNone) {
+  const auto run = [&](const std::string& add, bool gradient) {
+    const std::string both =
+        Leaf(kPlain, From("Functional.linear.0.forward")) + "," + Leaf({1, -1, 0, 2});
+    std::string data = Forward(Linear(0), Leaf({1, -1, 0, 2}), Leaf(kPlain)) + "," +
+                       Forward(add, both, Leaf({3, -2, 0.1, 4})) + "," +
+                       Backward("Torch.exp.0", Leaf({1, -1, 0, 2}), Leaf({1, -1, 0, 2}));
+    if (gradient) {
+      data += ",";
+      data += Backward(Linear(0), Leaf({1, -1, 0, 2}), Leaf({1, -1, 0, 2}));
+    }
+    return data;
+  };
+  EXPECT_TRUE(Find(run("Tensor.add.0", true), run("Tensor.add_.0", false)).findings.empty());
+  const Report r = Find(run("Tensor.add.0", true), run("Tensor.add.0", false));
+  ASSERT_EQ(r.findings.size(), 1u);
+  EXPECT_EQ(r.findings[0].entry, "Functional.linear.0.backward");
 }
 
 // After a finding only parameters are told by themselves; what indexing made of a wrong result is

@@ -124,6 +124,38 @@ def test_clean_calls_score_low_and_wrong_ones_high(name: str, tmp_path: Path) ->
                 assert leaf["score"] <= 1 if factor == 1 else leaf["score"] > 100, (name, folder, leaf)
 
 
+def test_products_in_16_bits_may_be_added_up_from_rounded_pieces(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    a, b, rest, bias = (torch.randn(*shape).bfloat16() for shape in ((32, 48), (40, 48), (40, 48), (40,)))
+    x, w = torch.cat([a, a], 1), torch.cat([b, 0.1 * rest - b], 1)
+    # Two pieces of each sum in bfloat16, nearly equal but for their signs, and the bias afterwards.
+    one, other = torch.matmul(x[:, :48], w[:, :48].t()), torch.matmul(x[:, 48:], w[:, 48:].t())
+    pieces = one + other + bias
+    wrong = pieces.clone()
+    wrong[3, 5] += 0.2 * one.float().pow(2).mean().sqrt().bfloat16()  # one element, by a fifth of a piece
+    for folder, output in (("pieces", pieces), ("wrong", wrong)):
+        record = Recorder(tmp_path / folder)
+        record.call("Functional.linear.0", [x, w, bias], output, {})
+        (leaf,) = replay(record.write(), "Functional.linear.0")["Functional.linear.0.forward"]["leaves"]
+        assert leaf["score"] < 4 if folder == "pieces" else leaf["score"] > 4, (folder, leaf)
+
+
+@pytest.mark.parametrize("name", ["Torch.tanh.0", "Torch.sigmoid.0"])
+def test_gradients_of_saturated_results_may_carry_the_rounding_of_the_result(name: str, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    x = torch.linspace(4, 7, 64).reshape(8, 8)
+    gradient = torch.randn(8, 8)
+    y = torch.tanh(x) if "tanh" in name else torch.sigmoid(x)
+    y = y * (1 - 2.0**-23)  # another kernel: a unit in the last place below
+    found = gradient * (1 - y * y) if "tanh" in name else gradient * (1 - y) * y
+    for folder, factor in (("other", 1.0), ("wrong", 1.01)):
+        record = Recorder(tmp_path / folder)
+        record.call(name, [x.requires_grad_()], y, {})
+        record.backward(name, gradient, [found * factor])
+        (leaf,) = replay(record.write(), name)[f"{name}.backward"]["leaves"]
+        assert leaf["score"] < 4 if folder == "other" else leaf["score"] > 4, (folder, leaf)
+
+
 def test_introduced_and_inherited_errors_add_to_the_difference(tmp_path: Path) -> None:
     torch.manual_seed(0)
     x = torch.randn(16, 16)

@@ -33,6 +33,12 @@ _FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 _BY_CHANNEL = frozenset(("batch_norm", "native_batch_norm", "instance_norm", "group_norm"))
 _BY_ROW = frozenset(("layer_norm", "native_layer_norm", "rms_norm", "normalize"))
 _DROPOUT = frozenset(("dropout", "dropout_"))
+# Elementwise, with derivatives of at most about 1 that kernels make of a rounded result or of rounded parts.
+_ACTIVATIONS = frozenset(
+    "tanh tanh_ sigmoid sigmoid_ silu gelu mish softplus elu elu_ selu celu logsigmoid hardswish hardsigmoid".split()
+)
+# Roundoff of float32, which kappa counts in.
+_ROUNDOFF = 2.0**-24
 
 
 class Work:
@@ -116,6 +122,9 @@ class Work:
             return leaf_of(name, exact_score(y, r))
         n = None if native is None else native[i]
         kappa = _core.culprit_kappa(self.prepared.last, self._terms(y), y.dtype in SIXTEEN)
+        if y.dtype in SIXTEEN and _core.culprit_is_product(self.prepared.last):
+            # Devices may round parts of a sum to 16 bits and add those up (split k, a bias afterwards).
+            kappa += torch.finfo(y.dtype).eps / 2 / _ROUNDOFF
         return score(name, y, r, n, None if conditions is None else conditions[i], kappa)
 
     def _terms(self, y: torch.Tensor) -> float:
@@ -322,15 +331,22 @@ class Backward(Work):
         return self._send(output, copy, list(self._arrived))
 
     def _conditions(self, reference: list[torch.Tensor | None]) -> list[torch.Tensor | None]:
-        """As of all; for softmax also what rounding of its result does, which no change of a masked input shows.
+        """As of all; for some calls also what rounding of their results does, which no change of an input shows.
 
-        The gradient is p (g - sum(p g)): where p is 1 both terms are equal, and their rounding is all that is left.
+        Of softmax the gradient is p (g - sum(p g)): where p is 1 both terms are equal, and their rounding is all that
+        is left. That of tanh is g (1 - y y): so it is where y is nearly 1, as large as roundoff of g; other activations
+        have such places too.
         """
         found = super()._conditions(reference)
         args, kwargs = self.prepared.arguments.args, self.prepared.arguments.kwargs
         dim = kwargs.get("dim", args[1] if len(args) > 1 else None)
         g = self._arrived[0] if len(self._arrived) == 1 else None
         p = self.prepared.outputs[0][1] if len(self.prepared.outputs) == 1 else None
+        if self.prepared.last in _ACTIVATIONS and g is not None and found:
+            first = found[0]
+            if first is not None and first.shape == g.shape and not g.is_complex():
+                found[0] = torch.maximum(first, 2 * g.double().abs())
+            return found
         if self.prepared.last != "softmax" or not isinstance(dim, int) or g is None or p is None:
             return found
         if found and (first := found[0]) is not None and first.shape == p.shape == g.shape:
