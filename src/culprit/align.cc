@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <unordered_set>
 
 #include "tensor/view.h"
 
@@ -108,7 +109,21 @@ class Aligner {
       a.push_back(TokenOf(target_, target_.entries[calls_t_[i]], level));
     for (uint32_t i = g; i < g_end; ++i)
       b.push_back(TokenOf(golden_, golden_.entries[calls_g_[i]], level));
-    for (const auto& [x, y] : Pairs(a, b)) partner_[t + x] = g + y;
+    for (const auto& [x, y] : Pairs(a, b)) {
+      const auto i = static_cast<uint32_t>(t + x), k = static_cast<uint32_t>(g + y);
+      if (level != Level::kApi || !InOtherModules(calls_t_[i], calls_g_[k])) partner_[i] = k;
+    }
+  }
+
+  // Do the calls belong to two modules that both runs have? Then neither is the other.
+  bool InOtherModules(uint32_t t, uint32_t g) {
+    if (modules_t_.empty()) {
+      for (const uint32_t c : calls_t_) modules_t_.insert(ModuleKey(target_.entries[c].parent));
+      for (const uint32_t c : calls_g_) modules_g_.insert(ModuleKey(golden_.entries[c].parent));
+    }
+    const std::string a = ModuleKey(target_.entries[t].parent);
+    const std::string b = ModuleKey(golden_.entries[g].parent);
+    return a != b && modules_g_.contains(a) && modules_t_.contains(b);
   }
 
   // How badly the inputs of two calls agree, by recorded figures.
@@ -289,8 +304,9 @@ class Aligner {
   const culprit::Run& golden_;
   const Distances& distances_;
   Alignment out_;
-  std::vector<uint32_t> calls_t_, calls_g_;  // entries of forward API calls
-  std::vector<uint32_t> partner_;            // index in calls_t_ -> index in calls_g_
+  std::unordered_set<std::string> modules_t_, modules_g_;  // that calls belong to
+  std::vector<uint32_t> calls_t_, calls_g_;                // entries of forward API calls
+  std::vector<uint32_t> partner_;                          // index in calls_t_ -> index in calls_g_
   int64_t budget_ = 200'000;
 };
 

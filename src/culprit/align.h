@@ -24,9 +24,10 @@ struct Alignment {
 };
 
 // Forward API calls in three passes of a diff over (API, parent module, input shapes), then, inside
-// what is left, (API, parent), then API; runs of equal calls slide to where contents agree best.
-// Backward entries follow their forward calls; modules and gradients of parameters go by name.
-// Time is near-linear whatever the dumps hold: see Pairs.
+// what is left, (API, parent), then API, but never across two modules that both runs have; runs of
+// equal calls slide to where contents agree best. Backward entries follow their forward calls;
+// modules and gradients of parameters go by name. Time is near-linear whatever the dumps hold: see
+// Pairs.
 Alignment Align(const Run& target, const Run& golden, const Distances& distances);
 
 // Common subsequence of two sequences of tokens as ascending pairs of indices. Myers' greedy

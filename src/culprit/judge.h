@@ -125,6 +125,7 @@ class Judge {
   void GroupsAt(uint32_t place, std::vector<Finding>& found);
   bool NextDeviate(uint32_t place);
   bool IsAnotherWay(const std::string& module);
+  bool ResultsAgree(Pair p, double times);
   Finding StructureFinding(uint32_t group, int rule);
   void MissingGradient(Pair p, std::vector<Finding>& found);
   void Take(std::vector<Finding>& found, uint64_t place);

@@ -202,6 +202,7 @@ void Judge::Grown(Pair p, std::vector<Finding>& found) {
     // Masks and large scores make the relative distance of what is raised to a power small.
     const double by_power = growth.powers && !backward ? 2 * in.absolute : 0;
     double limit = (std::max(growth.gain * in.sum, by_power) + growth.own) * d.norm;
+    if (growth.kinked && backward) limit += std::sqrt(in.sum) * d.norm;
     if (growth.cancels || backward) {
       limit += (growth.own + (backward ? in.sum : 0)) * in.largest *
                std::max(in.others, backward ? 1e-3 : 0.0);

@@ -76,6 +76,45 @@ constexpr std::string_view kBounded[] = {"add",         "add_",        "__add__"
                                          "sin",         "cos",         "pad",
                                          "repeat",      "expand",      "adaptive_avg_pool2d"};
 
+// Their derivatives jump: an input that rounding moves across the place changes an element of the
+// gradient as a whole. Of inputs that deviate by d about d do, so the gradient deviates by sqrt(d).
+constexpr std::string_view kKinked[] = {"relu",
+                                        "relu_",
+                                        "relu6",
+                                        "leaky_relu",
+                                        "leaky_relu_",
+                                        "rrelu",
+                                        "prelu",
+                                        "threshold",
+                                        "hardtanh",
+                                        "hardswish",
+                                        "hardsigmoid",
+                                        "clamp",
+                                        "clamp_",
+                                        "clip",
+                                        "abs",
+                                        "sign",
+                                        "max_pool1d",
+                                        "max_pool2d",
+                                        "max_pool3d",
+                                        "max",
+                                        "min",
+                                        "amax",
+                                        "amin",
+                                        "maximum",
+                                        "minimum",
+                                        "topk",
+                                        "sort",
+                                        "median",
+                                        "l1_loss",
+                                        "smooth_l1_loss",
+                                        "huber_loss",
+                                        "hinge_embedding_loss",
+                                        "margin_ranking_loss",
+                                        "adaptive_max_pool1d",
+                                        "adaptive_max_pool2d",
+                                        "adaptive_max_pool3d"};
+
 constexpr std::string_view kPowers[] = {"softmax", "softmin", "gumbel_softmax",
                                         "exp",     "exp_",    "exp2"};
 
@@ -126,8 +165,13 @@ bool IsLowPrecision(std::string_view api) { return IsProduct(api) || Has(kCastin
 
 Growth GrowthOf(std::string_view api, bool sixteen) {
   Growth out;
-  if (sixteen) out.own = 0.02;
-  if (Has(kDividing, api)) out.gain = 300;
+  // Of 16 bits even the inputs' deviations are large: what is 30 times as large is no noise.
+  if (sixteen) {
+    out.own = 0.02;
+    out.gain = 6;
+  }
+  if (Has(kDividing, api)) out.gain *= 10;
+  out.kinked = Has(kKinked, api);
   // Two results of sums over steps, element by element: where both are noise, so is their ratio.
   constexpr double kRatio = 1e5;
   if (api == "addcdiv" || api == "addcdiv_") out.gain = kRatio;

@@ -52,6 +52,8 @@ struct Growth {
   double own = 2e-6;     // u: rounding of the call itself, relative
   bool cancels = false;  // sums, products, norms: also measured against the inputs' size
   bool powers = false;   // of e: absolute errors of the input are relative ones of the result
+  bool kinked =
+      false;  // derivatives jump: the gradient deviates by sqrt(d) where the inputs do by d
   bool bounded = false;  // |derivative| <= about 1: gradients pass in their own size
 };
 Growth GrowthOf(std::string_view api, bool sixteen);
