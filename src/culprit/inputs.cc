@@ -464,6 +464,17 @@ void Judge::Returned(Pair p, std::vector<Finding>& found) {
   }
 }
 
+// What is said of a tensor that came from nowhere.
+std::string Judge::StateText(const Leaf& t, bool gradient) {
+  if (gradient) return "which no recorded call made";
+  if (t.derived) return "which code that is not recorded made";
+  if (t.requires_grad == 1 && MovedApart()) {
+    return "which no recorded call made, and so do most parameters: the update before this step "
+           "was another one (state of the optimizer, rate, decay, clipping, scale)";
+  }
+  return "which no recorded call made: parameters, state or data differ";
+}
+
 void Judge::Entering(Pair p, const Leaf& t, const Explained& e, std::vector<Finding>& found) {
   const Entry& entry = case_.target.entries[p.t];
   const bool gradient = entry.kind == Kind::kApiBackward || entry.kind == Kind::kModuleBackward;
@@ -495,12 +506,7 @@ void Judge::Entering(Pair p, const Leaf& t, const Explained& e, std::vector<Find
       return;
     case Entered::kState:
       kind = FindingKind::kState;
-      what = gradient    ? "which no recorded call made"
-             : t.derived ? "which code that is not recorded made"
-             : t.requires_grad == 1 && MovedApart()
-                 ? "which no recorded call made, and so do most parameters: the update before this "
-                   "step was another one (state of the optimizer, rate, decay, clipping, scale)"
-                 : "which no recorded call made: parameters, state or data differ";
+      what = StateText(t, gradient);
       break;
     case Entered::kGlue:
       kind = FindingKind::kGlue;
