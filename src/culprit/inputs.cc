@@ -475,6 +475,12 @@ std::string Judge::StateText(const Leaf& t, bool gradient) {
   return "which no recorded call made: parameters, state or data differ";
 }
 
+// A parameter at its first use stays a finding of its own, unless most have moved.
+std::string Judge::ParameterKey(const Leaf& t) {
+  if (MovedApart()) return "parameters";
+  return seen_parameters_.insert(t.key).second ? "parameter:" + std::to_string(t.key) : t.name;
+}
+
 void Judge::Entering(Pair p, const Leaf& t, const Explained& e, std::vector<Finding>& found) {
   const Entry& entry = case_.target.entries[p.t];
   const bool gradient = entry.kind == Kind::kApiBackward || entry.kind == Kind::kModuleBackward;
@@ -525,16 +531,9 @@ void Judge::Entering(Pair p, const Leaf& t, const Explained& e, std::vector<Find
   f.numbers = {{"deviation", e.deviation}, {"limit", Noise()}};
   f.sentence = fmt::format("{}{} received {}, {}; it deviates by {:.3g} of its size.",
                            VisibleText(entry.name), Where(f), t.name, what, e.deviation);
-  // A parameter at its first use stays a finding of its own.
   const bool parameter =
       kind == FindingKind::kState && t.requires_grad == 1 && t.has_key && !t.derived && !gradient;
-  if (parameter && MovedApart()) {
-    f.reason_key = "parameters";
-  } else if (parameter && seen_parameters_.insert(t.key).second) {
-    f.reason_key = "parameter:" + std::to_string(t.key);
-  } else {
-    f.reason_key = t.name;
-  }
+  f.reason_key = parameter ? ParameterKey(t) : t.name;
   found.push_back(std::move(f));
 }
 

@@ -102,6 +102,7 @@ class Judge {
   double ScaleOf(Pair p, const Leaf& golden, double norm) const;
   Finding ArgumentFinding(Pair p, const Leaf& t, const Explained& e);
   void Returned(Pair p, std::vector<Finding>& found);
+  std::string ParameterKey(const Leaf& t);
   std::string StateText(const Leaf& t, bool gradient);
   void Entering(Pair p, const Leaf& t, const Explained& e, std::vector<Finding>& found);
   bool HandedOnOneSide(Pair p) const;
