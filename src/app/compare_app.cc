@@ -18,6 +18,7 @@
 #include "app/compare_text.h"
 #include "app/culprit_app.h"
 #include "app/json_rows.h"
+#include "app/json_turns.h"
 #include "app/junit.h"
 #include "app/output_folder.h"
 #include "app/rank_progress.h"
@@ -283,7 +284,7 @@ Status RunJob(const CompareOptions& options, const compare::Options& engine,
 
 // The rows go to the shared outputs, and then, unless they are kept, away.
 Status AddShared(const CompareOptions& options, size_t index, RankOutcome& out,
-                 const SharedOutputs& shared, const CancelToken* cancel) {
+                 const SharedOutputs& shared, JsonTurns* turns, const CancelToken* cancel) {
   const std::shared_ptr<const Comparison> comparison = out.comparison;
   if (out.interrupted) cancel = nullptr;
   const std::shared_ptr<const UserColumns> user = out.user;
@@ -297,9 +298,10 @@ Status AddShared(const CompareOptions& options, size_t index, RankOutcome& out,
                    CompareHtml::PieceOf(shared.html->jobs(), options, out, *comparison, cancel));
     shared.html->Add(index, std::move(piece));
   }
-  if (shared.json)
-    return shared.json->Add(out.job, {*comparison, options.face, user.get()}, cancel);
-  return {};
+  if (turns == nullptr) return {};
+  return turns->Add(index, [&](JsonRows& rows) {
+    return rows.Add(out.job, {*comparison, options.face, user.get()}, cancel);
+  });
 }
 
 void Add(compare::Counts& to, const compare::Counts& c) {
@@ -403,16 +405,19 @@ struct Here {
 };
 
 // Ranks run side by side; a rank that is done leaves its threads to the others.
-void RunHere(const CompareOptions& options, const std::string& stamp, const SharedOutputs& shared,
-             CompareRun& run, Here here, const CancelToken* cancel) {
+Status RunHere(const CompareOptions& options, const std::string& stamp, const SharedOutputs& shared,
+               CompareRun& run, Here here, const CancelToken* cancel) {
   const compare::Options engine = EngineOptions(options, here.cores);
+  std::optional<JsonTurns> turns;
+  if (shared.json) turns.emplace(*shared.json, options.output_dir, run.ranks.size());
   ParallelFor(
       run.ranks.size(), here.cores,
       [&](size_t i) {
         RankOutcome& out = run.ranks[i];
         RankLog rank_log(here.log, RankLabel(out.job));
         Status done = RunJob(options, engine, stamp, out, rank_log, here.ranks.Of(i), cancel);
-        if (done.ok()) done = AddShared(options, i, out, shared, cancel);
+        if (done.ok()) done = AddShared(options, i, out, shared, turns ? &*turns : nullptr, cancel);
+        if (const Status ended = turns ? turns->Ended(i) : Status(); done.ok()) done = ended;
         here.ranks.Done(i);
         if (done.ok()) return;
         out.error = done.error();
@@ -421,6 +426,7 @@ void RunHere(const CompareOptions& options, const std::string& stamp, const Shar
           rank_log.Error("not compared: " + out.error->ToString());
       },
       cancel);
+  return turns ? turns->Finish() : Status();
 }
 
 void MarkInterrupted(CompareRun& run, const CancelToken* cancel) {
@@ -562,7 +568,7 @@ Result<CompareRun> Compare(const CompareOptions& options, LogSink& outer_log,
     MSPROBE_TRY(CompareWithEngine(options, stamp, shared, run, log, cancel));
   }
   if (options.engine == nullptr) {
-    RunHere(options, stamp, shared, run, {log, ranks, cores}, cancel);
+    MSPROBE_TRY(RunHere(options, stamp, shared, run, {log, ranks, cores}, cancel));
   }
   MarkInterrupted(run, cancel);
   CloseJournals(run, cancel);

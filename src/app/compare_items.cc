@@ -329,12 +329,13 @@ uint32_t BlocksOf(const CompareOptions& options, const RankJob& job, size_t jobs
   return static_cast<uint32_t>(std::clamp<uint64_t>(blocks, 1, room));
 }
 
-// Which tensors a pair dies of: parts of it are run by themselves, and parts of those that fail.
+// Which tensors a pair dies of: parts of it are run by themselves, and parts of those that fail,
+// down to single ones of a quarter of a million.
 Result<std::vector<Share>> FindLost(Engine& engine, const CompareItem& pair,
                                     const CancelToken* cancel) {
   constexpr uint32_t kParts = 64;
   std::vector<Share> suspects = {{0, 1}};
-  for (int level = 0; level < 2 && !suspects.empty(); ++level) {
+  for (int level = 0; level < 3 && !suspects.empty(); ++level) {
     std::vector<Share> shares;
     std::vector<WorkItem> items;
     for (const Share& s : suspects) {

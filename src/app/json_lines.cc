@@ -111,6 +111,8 @@ Result<JsonLines> JsonLines::Create(const std::string& path) {
 
 Status JsonLines::Write(std::string_view lines) { return file_ ? file_->Write(lines) : Status(); }
 
+Status JsonLines::Flush() { return file_ ? file_->Flush() : Status(); }
+
 Status JsonLines::Commit() {
   if (!file_) return {};
   if (!to_stdout_) return file_->Commit();

@@ -25,6 +25,8 @@ class JsonLines {
   // A name that others may write the lines to before Commit(); "" when none are wanted.
   std::string temporary_path() const { return file_ ? file_->temporary_path() : ""; }
   Status Write(std::string_view lines);
+  // So that temporary_path() holds all lines.
+  Status Flush();
   Status Commit();
 
  private:

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "app/compare_table.h"
+#include "app/item_stream.h"
 #include "base/text.h"
 
 namespace msprobe::app {
@@ -121,6 +122,13 @@ Status JsonRows::Add(const RankJob& job, const Rows& rows, const CancelToken* ca
 Status JsonRows::Append(std::string_view lines) {
   const std::lock_guard lock(mutex_);
   return file_.Write(lines);
+}
+
+Status JsonRows::CopyTo(JsonRows& out) {
+  const std::lock_guard lock(mutex_);
+  MSPROBE_TRY(file_.Flush());
+  return CopyBlocks(file_.temporary_path(),
+                    [&](std::string_view block) { return out.Append(block); });
 }
 
 Status JsonRows::Commit() { return file_.Commit(); }

@@ -17,8 +17,7 @@ namespace msprobe::app {
 
 // Keys: step, rank, row (0-based), entry, state, verdict, then every column of the report under its
 // name; strict JSON: infinities are the texts "inf" and "-inf", Err_message of the new face is a
-// list. The rows of a rank stay together; ranks come as they are done. The file appears with
-// Commit().
+// list. The rows of a rank stay together. The file appears with Commit().
 class JsonRows {
  public:
   // Errors: those of JsonLines.
@@ -32,6 +31,8 @@ class JsonRows {
   Status Add(const RankJob& job, const Rows& rows, const CancelToken* cancel);
   // Lines that another JsonRows made.
   Status Append(std::string_view lines);
+  // Appends all lines so far to another. Not for standard output.
+  Status CopyTo(JsonRows& out);
   Status Commit();
 
  private:
