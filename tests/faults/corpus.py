@@ -8,6 +8,7 @@ from fresh import FRESH
 from inject import KINDS, ROUNDINGS, Case
 from models import NETS
 from outside import OUTSIDE, OUTSIDE_CLEAN
+from second import SECOND, SECOND_CLEAN
 from tuned import TUNED
 from tuned_more import MORE
 
@@ -19,6 +20,8 @@ SPLITS = {
     "clean": CLEAN,
     "outside": OUTSIDE,
     "outside-clean": OUTSIDE_CLEAN,
+    "second": SECOND,
+    "second-clean": SECOND_CLEAN,
 }
 
 

@@ -1,6 +1,6 @@
 """Record the fault corpus, compare every run with its golden run, and print how often the answer is right.
 
-    python run_faults.py [--split tuned|more|blind|fresh|outside|all] [--only NAME]... [--upstream PATH]
+    python run_faults.py [--split tuned|more|blind|fresh|outside|second|all] [--only NAME]... [--upstream PATH]
                          [--keep DIR] [--jobs N] [--json FILE] [--record-only]
 
 Every case is recorded three times, as tensors, as statistics with sketches and as statistics alone, and compared in
@@ -197,7 +197,7 @@ def write_json(path: Path, results: list[Result]) -> None:
 
 def chosen(split: str, only: list[str]) -> list[tuple[str, Case]]:
     """The cases of a split with its clean runs, or those named."""
-    clean = "outside-clean" if split == "outside" else "clean"
+    clean = f"{split}-clean" if f"{split}-clean" in SPLITS else "clean"
     splits = list(SPLITS) if split == "all" or only else [split, clean]
     cases = [(name, case) for name in splits for case in SPLITS[name]]
     if only:
@@ -211,7 +211,8 @@ def chosen(split: str, only: list[str]) -> list[tuple[str, Case]]:
 def arguments() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0] if __doc__ else "")
-    parser.add_argument("--split", choices=["tuned", "more", "blind", "fresh", "outside", "all"], default="tuned")
+    splits = ["tuned", "more", "blind", "fresh", "outside", "second", "all"]
+    parser.add_argument("--split", choices=splits, default="tuned")
     parser.add_argument("--only", action="append", default=[], metavar="NAME", help="this case (repeat for more)")
     parser.add_argument("--upstream", type=Path, metavar="PATH", help="the original's command, to compare with")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="leave dumps and reports there")
