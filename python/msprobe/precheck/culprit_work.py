@@ -35,7 +35,8 @@ _BY_ROW = frozenset(("layer_norm", "native_layer_norm", "rms_norm", "normalize")
 _DROPOUT = frozenset(("dropout", "dropout_"))
 # Elementwise, with derivatives of at most about 1 that kernels make of a rounded result or of rounded parts.
 _ACTIVATIONS = frozenset(
-    "tanh tanh_ sigmoid sigmoid_ silu gelu mish softplus elu elu_ selu celu logsigmoid hardswish hardsigmoid".split()
+    ("tanh", "tanh_", "sigmoid", "sigmoid_", "silu", "gelu", "mish", "softplus", "elu", "elu_", "selu", "celu")
+    + ("logsigmoid", "hardswish", "hardsigmoid")
 )
 # Roundoff of float32, which kappa counts in.
 _ROUNDOFF = 2.0**-24
