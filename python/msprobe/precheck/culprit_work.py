@@ -34,10 +34,8 @@ _BY_CHANNEL = frozenset(("batch_norm", "native_batch_norm", "instance_norm", "gr
 _BY_ROW = frozenset(("layer_norm", "native_layer_norm", "rms_norm", "normalize"))
 _DROPOUT = frozenset(("dropout", "dropout_"))
 # Elementwise, with derivatives of at most about 1 that kernels make of a rounded result or of rounded parts.
-_ACTIVATIONS = frozenset(
-    ("tanh", "tanh_", "sigmoid", "sigmoid_", "silu", "gelu", "mish", "softplus", "elu", "elu_", "selu", "celu")
-    + ("logsigmoid", "hardswish", "hardsigmoid")
-)
+_SATURATING = ("tanh", "tanh_", "sigmoid", "sigmoid_", "logsigmoid", "hardswish", "hardsigmoid", "softplus")
+_ACTIVATIONS = frozenset((*_SATURATING, "silu", "gelu", "mish", "elu", "elu_", "selu", "celu"))
 # Roundoff of float32, which kappa counts in.
 _ROUNDOFF = 2.0**-24
 
