@@ -1,6 +1,6 @@
 """Measure one configuration of collection in this process and print one line `RESULT {json}`.
 
-    python dump_step.py LEVEL:SUMMARY [--layers 8 --width 512 --length 512 --rounds 9 --dtype float32]
+    python dump_step.py LEVEL:SUMMARY [--layers 8 --width 512 --length 512 --rounds 7 --dtype float32]
 
 LEVEL:SUMMARY is e.g. L1:statistics, mix:md5, L1:tensor, or `off`. Runs with whichever msprobe this Python has.
 One thread; forward and backward of a Llama-shaped net, batch 1. Seconds are processor time, so that other work on the
@@ -176,7 +176,7 @@ def main() -> None:
     parser.add_argument("--layers", type=int, default=8)
     parser.add_argument("--width", type=int, default=512)
     parser.add_argument("--length", type=int, default=512)
-    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--serve", action="store_true", help="make a step for every line of standard input")
     parser.add_argument("--dtype", default="float32", help="of parameters and activations")
     parser.add_argument("--settings", default="{}", help="JSON of further keys of config.json, e.g. evidence")

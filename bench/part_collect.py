@@ -83,7 +83,7 @@ def step(setup: Setup) -> Section:
     lines = [
         "Llama-shaped net (hidden 512, 8 layers, sequence 512, batch 1), forward and backward, one thread; float32",
         "unless said. Ratios are processor time of a step with collection to one in a process without the tool, made",
-        "just before it: the median of nine such rounds. Idle: the debugger exists and is stopped. Relu and shape:",
+        "just before it: the median of seven such rounds. Idle: the debugger exists and is stopped. Relu and shape:",
         "nanoseconds of one small call, before the tool and after `stop()`. Evidence is as by default (`light`) unless",
         "said.",
         "",
