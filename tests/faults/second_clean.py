@@ -34,7 +34,7 @@ LOW = "16 bits on both sides, all kernels round otherwise"
 harmless("low-llama-fused", f"autocast, fused attention: {LOW}", "llama", "low",
          options=replace(AUTOCAST, attention="sdpa"))  # fmt: skip
 harmless("low-conv", f"autocast with kinks: {LOW}", "conv", "low", options=AUTOCAST)
-harmless("low-conv-half", "a bfloat16 model with kinks, without oneDNN", "conv", "mkldnn", options=HALF)
+harmless("low-conv-half", f"a bfloat16 model with kinks: {LOW}", "conv", "low", options=HALF)
 harmless("low-adversary-half", f"a bfloat16 model with kinks: {LOW}", "adversary", "low", options=HALF)
 harmless("low-graph-half", f"a bfloat16 model with kinks: {LOW}", "graph", "low", options=HALF)
 harmless("low-scan-half", f"a bfloat16 model: {LOW}", "scan", "low", options=HALF)
@@ -48,7 +48,9 @@ harmless("low-t5-steps", f"autocast and two steps of SGD: {LOW}", "t5", "low", s
          options=replace(SGD, autocast=True))  # fmt: skip
 harmless("low-denoise-recomputed", f"autocast, recomputed: {LOW}", "denoise", "low",
          options=AUTOCAST, target=replace(AUTOCAST, recompute=True))  # fmt: skip
-harmless("low-bert-half", "a bfloat16 model without oneDNN", "bert", "mkldnn", options=HALF)
+harmless(
+    "low-bert-half", f"a bfloat16 model, fused attention: {LOW}", "bert", "low", options=replace(HALF, attention="sdpa")
+)
 
 # float32, other kernels; kinks.
 harmless("second-conv-split", "relu and max pooling, sums in two pieces", "conv", "split", options=SGD, steps=3)

@@ -206,10 +206,66 @@ def gradients_of_the_encoder_added_short(run: Run) -> None:
 
     def change(original: Any, x: torch.Tensor) -> torch.Tensor:
         y: torch.Tensor = original(x)
-        more.wrong_sum(run, y, "dropout", run.counts["dropout"] - 1, lambda g: g.bfloat16().float())
+        more.wrong_sum(run, y, "mul", run.counts["mul"] - 1, lambda g: g.bfloat16().float())
         return y
 
-    run.forward("encoder.dropout", change, once=1)
+    run.forward("encoder.final_layer_norm", change)
+    run.entry("Module.encoder.dropout.Dropout.backward.1", "Module.encoder.T5Stack.backward.0")
+
+
+@case(SECOND_MORE, "vit", "c", "glue", rounding="ulp")
+def centred_between_two_calls(run: Run) -> None:
+    """What a norm reads is moved by 0.003 before it is read."""
+
+    def change(original: Any, x: torch.Tensor) -> Any:
+        quietly(lambda: x.data.add_(3e-3 * torch.arange(x.shape[-1]).remainder(3)))
+        return original(run.consumer_of(x))
+
+    run.forward("vit.layers.1.layernorm_before", change)
+    run.inside("vit.layers.1.layernorm_before")
+
+
+@case(SECOND_MORE, "gpt2", "c", "glue wired", rounding="double")
+def read_before_it_was_written(run: Run) -> None:
+    """One token of what goes into a layer is still that of the layer before."""
+    kept: list[torch.Tensor] = []
+
+    def keep(original: Any, x: torch.Tensor, *args: Any, **rest: Any) -> Any:
+        kept.append(quietly(lambda: x.detach().clone()))
+        return original(x, *args, **rest)
+
+    def change(original: Any, x: torch.Tensor, *args: Any, **rest: Any) -> Any:
+        quietly(lambda: x.data[:, 5].copy_(kept[0][:, 5]))
+        return original(run.consumer_of(x), *args, **rest)
+
+    run.forward("transformer.h.0", keep)
+    run.forward("transformer.h.1", change)
+    run.entry("Module.transformer.h.1.GPT2Block.forward.0")
+
+
+@case(SECOND_MORE, "conv", "c", "accumulate output introduced", rounding="split")
+def sum_of_both_branches(run: Run) -> None:
+    """The gradients of both branches of a block are added up 0.5 % too small."""
+
+    def change(original: Any, x: torch.Tensor) -> torch.Tensor:
+        y: torch.Tensor = original(x)
+        more.wrong_sum(run, y, "relu", run.counts["relu"] - 1, lambda g: g * 0.995)
+        return y
+
+    run.forward("blocks.0", change)
+
+
+@case(SECOND_MORE, "lstm", "d", "accumulate state output", rounding="split", options=replace(SGD, micro=2))
+def first_pass_kept_in_bfloat16(run: Run) -> None:
+    """The gradient of the first pass is kept in bfloat16 until the second is added."""
+    weight = run.model.get_parameter("project.weight")
+
+    def shorten() -> None:
+        assert weight.grad is not None
+        weight.grad.copy_(weight.grad.bfloat16())
+
+    run.after_backward(0, 0, shorten)
+    run.entry("Module.project.Linear.parameters_grad.1")
 
 
 # (d) Weights, buffers, optimizer state, data, random state.
