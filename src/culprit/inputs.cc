@@ -22,6 +22,8 @@ constexpr size_t kCopyCandidates = 4000;
 
 // Types of arguments that say where or how, not what.
 bool SaysNothing(const Leaf& leaf) { return leaf.kind == LeafKind::kOpaque; }
+// Left out or None: the same for nearly all calls.
+bool IsAsLeftOut(const Leaf& leaf) { return SaysNothing(leaf) || leaf.kind == LeafKind::kNull; }
 
 // The largest number of some floating type, or infinity: what masks are filled with.
 bool IsMask(double v) {
@@ -68,6 +70,7 @@ void Judge::Arguments(Pair p, std::vector<Finding>& found) {
   const Entry& e = case_.target.entries[p.t];
   const Entry& ge = case_.golden.entries[p.g];
   const bool forward = e.kind == Kind::kApiForward || e.kind == Kind::kModuleForward;
+  if (IsAnotherWay(e.parent)) return;
   const auto argument = [&](const std::string& leaf, const std::string& what) {
     Finding f = Make(FindingKind::kArgument, p, leaf, 3);
     f.sentence = fmt::format("{}{} was called with {}.", VisibleText(e.name), Where(f), what);
@@ -79,7 +82,7 @@ void Judge::Arguments(Pair p, std::vector<Finding>& found) {
     if (t.role != Role::kInput && t.role != Role::kParameter) continue;
     const Leaf* g = case_.golden.FindLeaf(p.g, t.role, t.name);
     if (g == nullptr) {
-      if (forward && t.role == Role::kInput && !SaysNothing(t)) {
+      if (forward && t.role == Role::kInput && !IsAsLeftOut(t)) {
         found.push_back(argument(
             t.name, fmt::format("{} {}, which the golden run does not give", t.name, TextOf(t))));
       }
@@ -107,7 +110,7 @@ void Judge::Arguments(Pair p, std::vector<Finding>& found) {
   if (forward) {
     for (uint32_t i = ge.first; i < ge.first + ge.count; ++i) {
       const Leaf& g = case_.golden.leaves[i];
-      if (g.role != Role::kInput || SaysNothing(g) ||
+      if (g.role != Role::kInput || IsAsLeftOut(g) ||
           case_.target.FindLeaf(p.t, g.role, g.name) != nullptr)
         continue;
       found.push_back(
@@ -488,9 +491,6 @@ void Judge::Entering(Pair p, const Leaf& t, const Explained& e, std::vector<Find
     return producer.entry == kNowhere ? std::string("nothing recorded")
                                       : VisibleText(run.entries[producer.entry].name);
   };
-  const bool passed = e.how == Entered::kStructure || e.how == Entered::kWired ||
-                      e.how == Entered::kGlue || e.how == Entered::kArgument;
-  if (passed && IsAnotherWay(entry.parent)) return;
   FindingKind kind = FindingKind::kState;
   std::string what;
   switch (e.how) {

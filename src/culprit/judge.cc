@@ -245,8 +245,8 @@ bool Judge::NextDeviate(uint32_t place) {
 }
 
 // Does the module make other calls than in the golden run, and return the same, or hand the same
-// gradients on? Then what its calls receive has nothing to say: a loop and its closed form, a fused
-// call and its parts. `module`: its forward or backward entry.
+// gradients on? Then how its calls are made and what they receive has nothing to say: a loop and
+// its closed form, a fused call and its parts. `module`: its forward or backward entry.
 bool Judge::IsAnotherWay(const std::string& module) {
   if (module.empty()) return false;
   if (!other_calls_known_) {
@@ -262,6 +262,7 @@ bool Judge::IsAnotherWay(const std::string& module) {
       note(case_.golden, g.golden);
     }
   }
+  if (other_calls_.empty()) return false;
   uint32_t t = case_.target.Find(module);
   uint32_t g = t == kNowhere ? kNowhere : case_.alignment.of_target[t];
   constexpr std::string_view kBackward = ".backward.";
