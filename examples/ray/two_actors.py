@@ -60,7 +60,7 @@ def run(folder: Path, activations: tuple[str, str]) -> None:
 def main() -> None:
     """A right run and a wrong one."""
     output = Path(sys.argv[1] if len(sys.argv) > 1 else "output/ray")
-    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
+    ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False)
     run(output / "good", ("relu", "relu"))
     run(output / "bad", ("relu", "gelu"))
     ray.shutdown()
