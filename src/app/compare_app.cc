@@ -18,7 +18,6 @@
 #include "app/compare_text.h"
 #include "app/culprit_app.h"
 #include "app/json_rows.h"
-#include "app/json_turns.h"
 #include "app/junit.h"
 #include "app/output_folder.h"
 #include "app/rank_progress.h"
@@ -205,6 +204,7 @@ Result<SharedOutputs> OpenShared(const CompareOptions& options, size_t jobs,
   }
   if (!options.json_path.empty()) {
     MSPROBE_ASSIGN(out.json, JsonRows::Create(options.json_path));
+    out.turns = std::make_unique<JsonTurns>(*out.json, options.output_dir, jobs);
   }
   if (!options.junit_path.empty()) {
     MSPROBE_ASSIGN(out.junit, JunitReport::Create(options.junit_path));
@@ -284,7 +284,7 @@ Status RunJob(const CompareOptions& options, const compare::Options& engine,
 
 // The rows go to the shared outputs, and then, unless they are kept, away.
 Status AddShared(const CompareOptions& options, size_t index, RankOutcome& out,
-                 const SharedOutputs& shared, JsonTurns* turns, const CancelToken* cancel) {
+                 const SharedOutputs& shared, const CancelToken* cancel) {
   const std::shared_ptr<const Comparison> comparison = out.comparison;
   if (out.interrupted) cancel = nullptr;
   const std::shared_ptr<const UserColumns> user = out.user;
@@ -298,8 +298,8 @@ Status AddShared(const CompareOptions& options, size_t index, RankOutcome& out,
                    CompareHtml::PieceOf(shared.html->jobs(), options, out, *comparison, cancel));
     shared.html->Add(index, std::move(piece));
   }
-  if (turns == nullptr) return {};
-  return turns->Add(index, [&](JsonRows& rows) {
+  if (!shared.turns) return {};
+  return shared.turns->Add(index, [&](JsonRows& rows) {
     return rows.Add(out.job, {*comparison, options.face, user.get()}, cancel);
   });
 }
@@ -408,16 +408,16 @@ struct Here {
 Status RunHere(const CompareOptions& options, const std::string& stamp, const SharedOutputs& shared,
                CompareRun& run, Here here, const CancelToken* cancel) {
   const compare::Options engine = EngineOptions(options, here.cores);
-  std::optional<JsonTurns> turns;
-  if (shared.json) turns.emplace(*shared.json, options.output_dir, run.ranks.size());
   ParallelFor(
       run.ranks.size(), here.cores,
       [&](size_t i) {
         RankOutcome& out = run.ranks[i];
         RankLog rank_log(here.log, RankLabel(out.job));
         Status done = RunJob(options, engine, stamp, out, rank_log, here.ranks.Of(i), cancel);
-        if (done.ok()) done = AddShared(options, i, out, shared, turns ? &*turns : nullptr, cancel);
-        if (const Status ended = turns ? turns->Ended(i) : Status(); done.ok()) done = ended;
+        if (done.ok()) done = AddShared(options, i, out, shared, cancel);
+        if (const Status ended = shared.turns ? shared.turns->Ended(i) : Status(); done.ok()) {
+          done = ended;
+        }
         here.ranks.Done(i);
         if (done.ok()) return;
         out.error = done.error();
@@ -426,7 +426,7 @@ Status RunHere(const CompareOptions& options, const std::string& stamp, const Sh
           rank_log.Error("not compared: " + out.error->ToString());
       },
       cancel);
-  return turns ? turns->Finish() : Status();
+  return shared.turns ? shared.turns->Finish() : Status();
 }
 
 void MarkInterrupted(CompareRun& run, const CancelToken* cancel) {

@@ -11,6 +11,7 @@
 #include "app/compare_html.h"
 #include "app/engine.h"
 #include "app/json_rows.h"
+#include "app/json_turns.h"
 #include "app/junit.h"
 
 namespace msprobe::app {
@@ -18,6 +19,7 @@ namespace msprobe::app {
 // Outputs that all ranks share.
 struct SharedOutputs {
   std::unique_ptr<JsonRows> json;
+  std::unique_ptr<JsonTurns> turns;  // of json, for threads of this process
   std::unique_ptr<JunitReport> junit;
   std::unique_ptr<CompareHtml> html;
 };
