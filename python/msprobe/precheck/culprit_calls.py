@@ -17,6 +17,13 @@ from msprobe.precheck.precision import Copier, Copy, device_copier
 
 PROBE_STEP = 1e-6
 SIXTEEN = (torch.float16, torch.bfloat16)
+
+
+def in_float_roundoffs(dtype: torch.dtype) -> float:
+    """Roundoff of a type by that of float32, which kappa counts in."""
+    return torch.finfo(dtype).eps / torch.finfo(torch.float32).eps
+
+
 # Results that are no values of their inputs.
 _VALUELESS = frozenset(("empty", "empty_like", "empty_strided", "new_empty", "randperm"))
 

@@ -8,13 +8,20 @@ from typing import Any
 import torch
 
 from msprobe import _core
-from msprobe.precheck.culprit_calls import PROBE_STEP, SIXTEEN, Side, execute, prepare, probe, raised, refuse_missing
+from msprobe.precheck.culprit_calls import (
+    PROBE_STEP,
+    SIXTEEN,
+    Side,
+    execute,
+    in_float_roundoffs,
+    prepare,
+    probe,
+    raised,
+    refuse_missing,
+)
 from msprobe.precheck.culprit_work import PROBES, score
 from msprobe.precheck.inputs import Unsupported
 from msprobe.precheck.precision import flat_tensors
-
-# Roundoff of bfloat16 by that of float32, which kappa counts in.
-_SIXTEEN_AGAINST_FLOAT = 2.0**-8 / 2.0**-24
 
 
 def parameter_score(side: Side, job: dict[str, Any]) -> dict[str, Any]:
@@ -40,7 +47,7 @@ def parameter_score(side: Side, job: dict[str, Any]) -> dict[str, Any]:
     terms = max(use.terms(y.numel()) for use in uses)
     kappa = _core.culprit_parameter_kappa(terms)
     if any(use.sixteen for use in uses):  # a product in 16 bits, whatever type the sum is kept in
-        kappa *= _SIXTEEN_AGAINST_FLOAT
+        kappa *= in_float_roundoffs(torch.bfloat16)
     return score(job["key"].split(":")[1], y, total, None, condition, kappa)
 
 

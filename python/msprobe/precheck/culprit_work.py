@@ -15,6 +15,7 @@ from msprobe.precheck.culprit_calls import (
     Prepared,
     Side,
     execute,
+    in_float_roundoffs,
     native_call,
     own,
     probe,
@@ -36,8 +37,6 @@ _DROPOUT = frozenset(("dropout", "dropout_"))
 # Elementwise, with derivatives of at most about 1 that kernels make of a rounded result or of rounded parts.
 _SATURATING = ("tanh", "tanh_", "sigmoid", "sigmoid_", "logsigmoid", "hardswish", "hardsigmoid", "softplus")
 _ACTIVATIONS = frozenset((*_SATURATING, "silu", "gelu", "mish", "elu", "elu_", "selu", "celu"))
-# Roundoff of float32, which kappa counts in.
-_ROUNDOFF = 2.0**-24
 
 
 class Work:
@@ -123,7 +122,7 @@ class Work:
         kappa = _core.culprit_kappa(self.prepared.last, self._terms(y), y.dtype in SIXTEEN)
         if y.dtype in SIXTEEN and _core.culprit_is_product(self.prepared.last):
             # Devices may round parts of a sum to 16 bits and add those up (split k, a bias afterwards).
-            kappa += torch.finfo(y.dtype).eps / 2 / _ROUNDOFF
+            kappa += in_float_roundoffs(y.dtype)
         return score(name, y, r, n, None if conditions is None else conditions[i], kappa)
 
     def _terms(self, y: torch.Tensor) -> float:
