@@ -7,7 +7,7 @@
 #   WERROR=OFF          ON: compiler warnings are errors (as in CI)
 #   T=60  TARGETS=      of `make fuzz`
 #   TESTS=              of `make test-asan-python`
-#   SPLIT=tuned UPSTREAM=  of `make faults`: tuned, blind, fresh or all; the original's command, to compare with
+#   SPLIT=tuned UPSTREAM=  of `make faults`: tuned, more, blind, fresh, outside, second or all; the original's command, to compare with
 
 VENV ?= .venv
 T ?= 60

@@ -10,6 +10,7 @@ from typing import Any
 import changes
 import torch
 import torch.distributed as dist
+from changes_outside import quietly
 from inject import Case, Run, case
 from models import Options
 from torch.nn import functional as F
@@ -18,16 +19,6 @@ MORE: list[Case] = []
 SDPA, DROP = Options(attention="sdpa"), Options(dropout=0.1)
 AUTOCAST, HALF = Options(autocast=True), Options(dtype=torch.bfloat16)
 SGD = Options(optimizer="sgd", rate=0.1)
-
-
-def off(change: Any) -> Any:
-    """The function without being recorded."""
-
-    def act(x: torch.Tensor) -> Any:
-        with torch._C.DisableTorchFunction():
-            return change(x)
-
-    return act
 
 
 # (a) An API is wrong.
@@ -179,7 +170,7 @@ def written_through_data(run: Run) -> None:
     """A tensor is written through .data between two calls."""
 
     def change(original: Any, x: torch.Tensor) -> Any:
-        off(lambda t: t.data.add_(1e-2))(x)
+        quietly(x.data.add_, 1e-2)
         return original(run.consumer_of(x))
 
     run.forward("model.layers.1.mlp.down_proj", change)
@@ -192,7 +183,7 @@ def overwritten_before_backward(run: Run) -> None:
 
     def change(original: Any, x: torch.Tensor) -> Any:
         y = original(x)
-        off(lambda t: t.data.mul_(1.5))(x)
+        quietly(x.data.mul_, 1.5)
         return y
 
     run.forward("ups.1", change)
@@ -206,7 +197,7 @@ def overwritten_before_backward(run: Run) -> None:
 @case(MORE, "gpt2", "d", "state output introduced glue", rounding="double", options=DROP)
 def random_number_used(run: Run) -> None:
     """One random number more was used before the step."""
-    run.begin(0, lambda: off(lambda _: torch.rand(1))(torch.empty(0)))
+    run.begin(0, lambda: quietly(torch.rand, 1))
     run.inside("transformer.drop")
 
 
