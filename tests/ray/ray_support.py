@@ -74,6 +74,13 @@ def run(*args: str, cwd: Path, environment: dict[str, str] | None = None) -> sub
     )
 
 
+def compare(cwd: Path, out: str, *args: str) -> int:
+    """Compare `target` with `golden` of a folder; the exit status."""
+    done = run("compare", "-tp", "target", "-gp", "golden", "-o", out, "-q", *args, cwd=cwd)
+    assert done.returncode in (0, 1, 3), done.stderr
+    return done.returncode
+
+
 def tables(folder: Path) -> dict[str, bytes]:
     """Every csv of a folder, by its name without the time."""
     out = {}

@@ -6,15 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
-from ray_support import rows, run, summary, tables, write_pair, write_rank
+from ray_support import compare, rows, run, summary, tables, write_pair, write_rank
 
 pytestmark = pytest.mark.no_sanitizer
-
-
-def compare(cwd: Path, out: str, *args: str) -> int:
-    done = run("compare", "-tp", "target", "-gp", "golden", "-o", out, "-q", *args, cwd=cwd)
-    assert done.returncode in (0, 1, 3), done.stderr
-    return done.returncode
 
 
 @pytest.fixture(scope="module")

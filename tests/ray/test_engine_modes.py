@@ -11,14 +11,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from ray_support import leaf, run, summary, tables, write_pair
+from ray_support import compare, leaf, run, summary, tables, write_pair
 
 pytestmark = pytest.mark.no_sanitizer
-
-
-def compare(cwd: Path, out: str, *args: str) -> None:
-    done = run("compare", "-tp", "target", "-gp", "golden", "-o", out, "-q", *args, cwd=cwd)
-    assert done.returncode in (0, 1, 3), done.stderr
 
 
 def write_checksums(folder: Path, *, wrong: bool) -> None:
