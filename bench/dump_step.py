@@ -165,9 +165,8 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     result["json_bytes"], result["tensor_bytes"] = dump.stat().st_size, sum(p.stat().st_size for p in tensors)
     shutil.rmtree(folder / "dump")
     if tensors:
-        walls = [
-            seconds(lambda: write_sequentially(folder, result["tensor_bytes"]), 1)[1] for _ in range(options.rounds)
-        ]
+        size = result["tensor_bytes"]
+        walls = [seconds(lambda: write_sequentially(folder, size), 1)[1] for _ in range(options.rounds)]
         result["writer_wall"] = median(walls)
     shutil.rmtree(folder)
     return result
